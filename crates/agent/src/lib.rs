@@ -1,1 +1,25 @@
-//! holdfast-agent
+//! What an agent does next, what its model is told, and what came of it.
+//!
+//! All of it is decided from the journal of the session and nothing else: no
+//! clock, no I/O, no runtime. A runner reads the journal, asks [`next`], does
+//! what it says, appends what happened, and asks again; when it dies, another
+//! one reads the same journal and goes on.
+//!
+//! | module | question |
+//! |---|---|
+//! | `turn` | where does a turn begin, and where does it end? |
+//! | `step` | what is to be done next? |
+//! | `prompt` | what is the model told? |
+//! | `history` | what of the journal does it see? |
+//! | `outcome` | what came of the turn? |
+
+mod history;
+mod outcome;
+mod prompt;
+mod step;
+mod text;
+mod turn;
+
+pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
+pub use prompt::{PromptInput, build};
+pub use step::{HALTED, LIMIT_REACHED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};

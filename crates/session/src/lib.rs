@@ -1,1 +1,31 @@
-//! holdfast-session
+//! The session protocol: what is accepted is held fast until it is answered.
+//!
+//! Each verb is one transaction, and each is idempotent or fenced. The row of
+//! `session_lease` is the session's lock: whoever changes a session locks it
+//! first, then the tenant's `tenant_queue` row, and never another session's row
+//! except by `skip locked`. Only the database's clock is asked.
+//!
+//! | verb | who calls it | file |
+//! |---|---|---|
+//! | ingest | gateway | `ingest.rs` |
+//! | claim, renew, release | agent-runner | `claim.rs` |
+//! | load, append, complete | agent-runner | `load.rs`, `append.rs`, `complete.rs` |
+//! | sweep, prune | agent-runner | `sweep.rs`, `prune.rs` |
+//! | pause, resume, cancel | gateway | `hold.rs` |
+//! | deliveries | channel-bridge | `deliver.rs` |
+//! | events | agent-runner | `relay.rs` |
+//! | views | gateway, tools | `view.rs` |
+//!
+//! ## What can go wrong
+//!
+//! A runner that was paused for longer than its lease wakes up believing. Its
+//! next write finds another epoch under the row lock and is [`Error::Fenced`].
+//! That, and not the lease's time, is what keeps a session to one runner.
+
+mod model;
+
+pub use model::{
+    Accepted, Answer, Append, Appended, Claim, Completed, Completion, Counts, DeadLetter, Delivery,
+    DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView, Running,
+    Sent, SessionView, Swept, Waiting,
+};

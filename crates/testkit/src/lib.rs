@@ -1,1 +1,34 @@
-//! holdfast-testkit
+//! What tests stand on: real backends with a namespace of one's own, fakes of what we do not
+//! own, and things that break on purpose.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`backends`] | which Postgres, NATS and Redis to use; private ones for tests that crash them |
+//! | [`postgres`], [`nats`], [`redis`] | a database, a subject prefix, a key prefix for each test |
+//! | [`proxy`] | a TCP proxy that cuts, refuses, stalls, and loses answers |
+//! | [`model`] | a scripted model behind the Chat Completions API |
+//! | [`telegram`], [`webhook`] | platforms that messages come from and go to |
+//! | [`faults`] | what those platforms do wrong, when told to |
+//! | [`process`] | a service as a child process, to be killed or paused |
+
+pub mod backends;
+//pub mod faults;
+//mod http;
+//pub mod model;
+pub mod nats;
+pub mod postgres;
+//pub mod process;
+//pub mod proxy;
+pub mod redis;
+mod scratch;
+//pub mod telegram;
+//pub mod webhook;
+
+pub use backends::{Backends, OwnBackends};
+//pub use faults::{Fault, Faults};
+//pub use model::{FakeModel, Reply};
+pub use postgres::Database;
+//pub use process::Process;
+//pub use proxy::Proxy;
+//pub use telegram::FakeTelegram;
+//pub use webhook::FakeReceiver;

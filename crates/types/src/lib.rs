@@ -1,1 +1,31 @@
-//! holdfast-types
+//! The words that every part of Holdfast shares.
+//!
+//! Nothing here does I/O or reads a clock (ids apart, which carry the moment of
+//! their making). A type is here only if at least three crates need it.
+
+mod chat;
+mod delivery;
+mod effect;
+mod entry;
+mod fault;
+mod id;
+mod message;
+mod name;
+mod queue;
+mod session_key;
+mod wait;
+
+pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
+pub use delivery::{DeliveryClass, DeliveryState};
+pub use effect::Effect;
+pub use entry::{Entry, Note, ToolCall, Usage};
+pub use fault::{Fault, Kind};
+pub use id::{
+    AccountId, AgentId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
+    TenantId,
+};
+pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
+pub use name::{AgentName, account_name};
+pub use queue::QueueMode;
+pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
+pub use wait::{Filter, State, Wait, wakes};

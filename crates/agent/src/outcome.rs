@@ -1,0 +1,140 @@
+//! What came of a turn.
+
+use holdfast_types::{Entry, Note};
+
+use crate::turn;
+
+/// What a model answers when nothing is to be sent (spec C-35).
+pub const NO_REPLY: &str = "NO_REPLY";
+
+/// What came of the latest turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'j> {
+    /// Nothing yet: it is not over, or there was none.
+    Open,
+    /// This is to be sent.
+    Replied(&'j str),
+    /// The model chose to say nothing.
+    Silent,
+    /// It was cut short.
+    Ended {
+        /// How.
+        note: Note,
+        /// Why, in words.
+        text: &'j str,
+    },
+}
+
+/// Says what came of the latest turn.
+#[must_use]
+pub fn outcome_of(journal: &[Entry]) -> Outcome<'_> {
+    match turn::latest(journal).iter().rfind(|entry| turn::ends(entry)) {
+        Some(Entry::Thought { text, .. }) if is_silent(text) => Outcome::Silent,
+        Some(Entry::Thought { text, .. }) => Outcome::Replied(text),
+        Some(Entry::Noted { note, text }) => Outcome::Ended { note: *note, text },
+        Some(Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. }) | None => {
+            Outcome::Open
+        }
+    }
+}
+
+/// The latest turn's final text, if it ended with one that is to be sent.
+#[must_use]
+pub fn reply_of(journal: &[Entry]) -> Option<&str> {
+    match outcome_of(journal) {
+        Outcome::Replied(text) => Some(text),
+        Outcome::Open | Outcome::Silent | Outcome::Ended { .. } => None,
+    }
+}
+
+/// The places in the inbox of what the latest turn has heard, in the order heard.
+///
+/// What was only overheard since the turn ended counts too: nothing else will complete it.
+#[must_use]
+pub fn seen(journal: &[Entry]) -> Vec<i64> {
+    let heard = |entry: &Entry| match entry {
+        Entry::Heard { seq, .. } => Some(*seq),
+        Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    };
+    turn::latest(journal).iter().filter_map(heard).collect()
+}
+
+/// Whether a reply says that nothing is to be sent: only if it is the whole message.
+#[must_use]
+pub fn is_silent(text: &str) -> bool {
+    let text = text.trim();
+    text.is_empty() || text == NO_REPLY
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::turn::tests::{heard, noted, overheard, returned, thought};
+
+    #[test]
+    fn the_final_text_of_the_turn_is_its_reply() {
+        let journal = [
+            heard(1, "hi"),
+            thought("let me see", &[("a", "read")]),
+            returned("a"),
+            thought("it is so", &[]),
+        ];
+
+        assert_eq!(reply_of(&journal), Some("it is so"));
+        assert_eq!(outcome_of(&journal[..3]), Outcome::Open);
+        assert_eq!(outcome_of(&[]), Outcome::Open);
+    }
+
+    #[test]
+    fn an_open_turn_does_not_answer_with_the_reply_of_the_one_before() {
+        let journal = [heard(1, "hi"), thought("hello", &[]), heard(2, "and?")];
+
+        assert_eq!(reply_of(&journal), None);
+        assert_eq!(seen(&journal), [2]);
+    }
+
+    #[test]
+    fn no_reply_counts_only_as_the_whole_message() {
+        for (text, silent) in [
+            ("NO_REPLY", true),
+            ("  NO_REPLY\n", true),
+            ("", true),
+            ("NO_REPLY.", false),
+            ("no_reply", false),
+            ("I said NO_REPLY", false),
+        ] {
+            assert_eq!(is_silent(text), silent, "{text:?}");
+        }
+        assert_eq!(outcome_of(&[heard(1, "hi"), thought(" NO_REPLY ", &[])]), Outcome::Silent);
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_short_says_how() {
+        let journal = [heard(1, "hi"), noted(Note::Cancelled)];
+
+        assert_eq!(outcome_of(&journal), Outcome::Ended { note: Note::Cancelled, text: "why" });
+        assert_eq!(reply_of(&journal), None);
+    }
+
+    #[test]
+    fn a_turn_completes_all_that_it_has_heard() {
+        let journal = [
+            heard(1, "hi"),
+            thought("hello", &[]),
+            overheard(2, "psst"),
+            heard(3, "you"),
+            thought("", &[("a", "read")]),
+            heard(4, "hurry"),
+            returned("a"),
+            thought("done", &[]),
+            overheard(5, "psst"),
+        ];
+
+        assert_eq!(seen(&journal), [2, 3, 4, 5]);
+        assert_eq!(seen(&journal[..2]), [1]);
+        assert_eq!(reply_of(&journal), Some("done"));
+    }
+}

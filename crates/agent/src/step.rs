@@ -1,0 +1,458 @@
+//! What an agent does next, decided from what it has done so far and nothing else.
+//!
+//! The journal is append-only and is the transcript too: entries of earlier
+//! turns stay in it, and a model may use the same id for a call in every reply.
+//! So this looks only at the current turn, and for calls only at its last
+//! thought: an earlier one was answered in full before the model was asked again.
+//!
+//! | last thought of the turn | calls without a result | step |
+//! |---|---|---|
+//! | none | – | think, if something asks for an answer; else rest |
+//! | some | begun, and it acts on the world | its outcome is unknown |
+//! | some | past the limit | refuse them |
+//! | some | other | call: a run of reads together, all else alone, in the model's order |
+//! | some | none | think; without tools once calls were refused |
+//! | made without tools, and yet has calls | – | halt |
+//!
+//! **What can go wrong.** The runner must append what is heard *before* it asks
+//! the model, and never between the request and the thought: a message that
+//! stands before a thought counts as seen by it.
+
+use std::collections::BTreeMap;
+
+use holdfast_types::{Effect, Entry, ToolCall};
+
+use crate::turn;
+
+/// What the model is told of a call that was begun by a runner that is gone.
+pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was begun, and then \
+     the process that ran it was lost; check before you do it again";
+
+/// What the model is told of a call past the default limit.
+pub const LIMIT_REACHED: &str =
+    "limit of 20 calls a turn reached: answer now with what you have";
+
+/// The text of the note that ends a turn that was halted.
+pub const HALTED: &str =
+    "the model went on asking for tools after it had been told to answer without them";
+
+/// What the model is told of a call past this limit.
+#[must_use]
+pub fn limit_reached(limits: Limits) -> String {
+    format!("limit of {} calls a turn reached: answer now with what you have", limits.calls)
+}
+
+/// How far an agent may go by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Calls that the model may make in one turn.
+    pub calls: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { calls: 20 }
+    }
+}
+
+/// What to do next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step<'j> {
+    /// Nothing, until someone speaks: the turn is over, or there is none.
+    Rest,
+    /// Ask the model, and append its reply as a thought.
+    Think,
+    /// Ask the model with no tools on offer, and append its reply. Calls that it makes up
+    /// regardless are best left out of the thought, if there is text besides.
+    ThinkWithoutTools,
+    /// Make these calls, at once if they are several. For each, append `Called` before it is
+    /// made and `Returned` after.
+    Call(Vec<&'j ToolCall>),
+    /// Append `Returned`, failed, with [`UNKNOWN_OUTCOME`] for this call; do not make it.
+    Unknown(&'j ToolCall),
+    /// Append `Returned`, failed, with [`limit_reached`] for each of these; do not make them.
+    Refuse(Vec<&'j ToolCall>),
+    /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
+    Halt,
+}
+
+/// Says what to do next in a session. `effect_of` tells a tool's effect by its name.
+#[must_use]
+pub fn next(
+    journal: &[Entry],
+    limits: Limits,
+    effect_of: impl Fn(&str) -> Effect,
+) -> Step<'_> {
+    let turn = turn::open(journal);
+    let Some(last) = LastThought::of(turn) else {
+        return if turn.iter().any(turn::asks) { Step::Think } else { Step::Rest };
+    };
+    if last.earlier > limits.calls {
+        return Step::Halt;
+    }
+    let allowed = limits.calls - last.earlier;
+    let (within, beyond) = last.calls.split_at(allowed.min(last.calls.len()));
+    if let Some(step) = last.first_pending(within, effect_of) {
+        return step;
+    }
+    let refused: Vec<&ToolCall> = last.pending(beyond).collect();
+    if !refused.is_empty() {
+        Step::Refuse(refused)
+    } else if beyond.is_empty() {
+        Step::Think
+    } else {
+        Step::ThinkWithoutTools
+    }
+}
+
+/// The last thought of an open turn, and what became of its calls.
+struct LastThought<'j> {
+    calls: &'j [ToolCall],
+    /// How many calls the thoughts before it made in this turn.
+    earlier: usize,
+    /// By call: `Some` effect if it was begun and has not returned, `None` if it has.
+    fate: BTreeMap<&'j str, Option<Effect>>,
+}
+
+impl<'j> LastThought<'j> {
+    fn of(turn: &'j [Entry]) -> Option<Self> {
+        let mut last: Option<Self> = None;
+        for entry in turn {
+            match entry {
+                Entry::Thought { calls, .. } => {
+                    let earlier = last.map_or(0, |last| last.earlier + last.calls.len());
+                    last = Some(Self { calls, earlier, fate: BTreeMap::new() });
+                }
+                Entry::Called { call, effect } => {
+                    if let Some(last) = &mut last {
+                        last.fate.entry(call).or_insert(Some(*effect));
+                    }
+                }
+                Entry::Returned { call, .. } => {
+                    if let Some(last) = &mut last {
+                        last.fate.insert(call, None);
+                    }
+                }
+                Entry::Heard { .. } | Entry::Noted { .. } => {}
+            }
+        }
+        last
+    }
+
+    fn pending<'a>(&'a self, calls: &'j [ToolCall]) -> impl Iterator<Item = &'j ToolCall> + 'a
+    where
+        'j: 'a,
+    {
+        calls.iter().filter(|call| self.fate.get(call.id.as_str()) != Some(&None))
+    }
+
+    fn first_pending(
+        &self,
+        calls: &'j [ToolCall],
+        effect_of: impl Fn(&str) -> Effect,
+    ) -> Option<Step<'j>> {
+        // A version ago the tool may have declared another effect; the graver one counts.
+        let begun_to_act = |call: &ToolCall, now: Effect| match self.fate.get(call.id.as_str()) {
+            Some(Some(then)) => *then == Effect::Acts || now == Effect::Acts,
+            Some(None) | None => false,
+        };
+        let mut batch = Vec::new();
+        for call in self.pending(calls) {
+            let effect = effect_of(&call.tool);
+            let unknown = begun_to_act(call, effect);
+            match (batch.is_empty(), effect) {
+                (true, _) if unknown => return Some(Step::Unknown(call)),
+                (true, Effect::Writes | Effect::Acts) => return Some(Step::Call(vec![call])),
+                (_, Effect::Reads) if !unknown => batch.push(call),
+                (false, _) | (true, Effect::Reads) => break,
+            }
+        }
+        (!batch.is_empty()).then_some(Step::Call(batch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use holdfast_types::Note;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::turn::tests::{call, called, heard, noted, overheard, returned, thought};
+
+    const LIMITS: Limits = Limits { calls: 4 };
+
+    fn effect_of(tool: &str) -> Effect {
+        match tool {
+            "read" => Effect::Reads,
+            "write" => Effect::Writes,
+            _ => Effect::Acts,
+        }
+    }
+
+    fn step(journal: &[Entry]) -> Step<'_> {
+        next(journal, LIMITS, effect_of)
+    }
+
+    /// The ids of the calls to make; panics on any other step.
+    fn calls(journal: &[Entry]) -> Vec<&str> {
+        match step(journal) {
+            Step::Call(calls) => calls.iter().map(|call| call.id.as_str()).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_turn_alternates_between_thinking_and_calling_until_the_model_is_done() {
+        let mut journal = vec![];
+        assert_eq!(step(&journal), Step::Rest);
+
+        journal.push(heard(1, "hi"));
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(thought("", &[("a", "read")]));
+        assert_eq!(step(&journal), Step::Call(vec![&call("a", "read")]));
+
+        journal.extend([called("a", Effect::Reads), returned("a")]);
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(thought("done", &[]));
+        assert_eq!(step(&journal), Step::Rest);
+    }
+
+    #[test]
+    fn reads_run_together_and_all_else_alone_in_the_models_order() {
+        let mut journal = vec![
+            heard(1, "hi"),
+            thought("", &[("a", "read"), ("b", "read"), ("c", "write"), ("d", "read")]),
+        ];
+        assert_eq!(calls(&journal), ["a", "b"]);
+
+        journal.push(returned("b"));
+        assert_eq!(calls(&journal), ["a"]);
+
+        journal.push(returned("a"));
+        assert_eq!(calls(&journal), ["c"]);
+
+        journal.push(returned("c"));
+        assert_eq!(calls(&journal), ["d"]);
+    }
+
+    #[test]
+    fn a_call_that_was_begun_runs_again_unless_it_acts() {
+        for (tool, effect) in [("read", Effect::Reads), ("write", Effect::Writes)] {
+            let journal = [heard(1, "hi"), thought("", &[("a", tool)]), called("a", effect)];
+
+            assert_eq!(calls(&journal), ["a"]);
+        }
+
+        let asked = thought("", &[("a", "act")]);
+        let journal = [heard(1, "hi"), asked, called("a", Effect::Acts)];
+
+        assert_eq!(step(&journal), Step::Unknown(&call("a", "act")));
+    }
+
+    #[test]
+    fn of_two_declared_effects_the_graver_one_counts() {
+        let then = [heard(1, ""), thought("", &[("a", "read")]), called("a", Effect::Acts)];
+        let now = [heard(1, ""), thought("", &[("a", "act")]), called("a", Effect::Reads)];
+
+        assert_eq!(step(&then), Step::Unknown(&call("a", "read")));
+        assert_eq!(step(&now), Step::Unknown(&call("a", "act")));
+    }
+
+    #[test]
+    fn an_id_used_again_in_a_later_thought_is_another_call() {
+        let journal = [
+            heard(1, "hi"),
+            thought("", &[("a", "act")]),
+            called("a", Effect::Acts),
+            returned("a"),
+            thought("", &[("a", "act")]),
+        ];
+
+        assert_eq!(calls(&journal), ["a"]);
+    }
+
+    #[test]
+    fn what_is_heard_in_the_midst_of_a_turn_waits_for_the_calls() {
+        let mut journal =
+            vec![heard(1, "hi"), thought("", &[("a", "read")]), heard(2, "and hurry")];
+        assert_eq!(calls(&journal), ["a"]);
+
+        journal.push(returned("a"));
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(thought("done", &[]));
+        assert_eq!(step(&journal), Step::Rest);
+    }
+
+    #[test]
+    fn what_is_only_overheard_asks_for_nothing() {
+        assert_eq!(step(&[overheard(1, "psst")]), Step::Rest);
+        assert_eq!(step(&[overheard(1, "psst"), heard(2, "you!")]), Step::Think);
+        assert_eq!(step(&[heard(1, "a"), thought("A", &[]), overheard(2, "b")]), Step::Rest);
+    }
+
+    #[test]
+    fn a_note_that_ends_a_turn_leaves_its_calls_behind() {
+        for note in [Note::Interrupted, Note::Cancelled, Note::Failed] {
+            let mut journal = vec![heard(1, "hi"), thought("", &[("a", "read")]), noted(note)];
+            assert_eq!(step(&journal), Step::Rest);
+
+            journal.push(heard(2, "again"));
+            assert_eq!(step(&journal), Step::Think);
+        }
+    }
+
+    #[test]
+    fn a_deadline_that_passed_asks_for_an_answer_and_a_summary_does_not() {
+        let spoke = [heard(1, "hi"), thought("done", &[])];
+
+        assert_eq!(step(&[&spoke[..], &[noted(Note::DeadlinePassed)]].concat()), Step::Think);
+        assert_eq!(step(&[&spoke[..], &[noted(Note::Summary)]].concat()), Step::Rest);
+    }
+
+    #[test]
+    fn calls_past_the_limit_are_refused_and_the_model_answers_without_tools() {
+        let mut journal = vec![heard(1, "hi")];
+        for id in ["a", "b", "c"] {
+            journal.extend([thought("", &[(id, "read")]), returned(id)]);
+        }
+        journal.push(thought("", &[("d", "read"), ("e", "act"), ("f", "read")]));
+        assert_eq!(calls(&journal), ["d"]);
+
+        journal.push(returned("d"));
+        assert_eq!(step(&journal), Step::Refuse(vec![&call("e", "act"), &call("f", "read")]));
+
+        journal.push(returned("e"));
+        assert_eq!(step(&journal), Step::Refuse(vec![&call("f", "read")]));
+
+        journal.push(returned("f"));
+        assert_eq!(step(&journal), Step::ThinkWithoutTools);
+
+        journal.push(thought("", &[("g", "read")]));
+        assert_eq!(step(&journal), Step::Halt);
+
+        journal.extend([noted(Note::Failed), heard(2, "and now?")]);
+        assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn the_last_call_within_the_limit_still_leads_to_a_thought_with_tools() {
+        let mut journal = vec![heard(1, "hi")];
+        for id in ["a", "b", "c", "d"] {
+            journal.extend([thought("", &[(id, "read")]), returned(id)]);
+        }
+
+        assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn the_default_limit_is_the_one_that_its_text_names() {
+        assert_eq!(limit_reached(Limits::default()), LIMIT_REACHED);
+    }
+
+    /// A model and its surroundings, scripted: what is asked for, and where a runner is lost.
+    #[derive(Debug, Clone)]
+    struct Life {
+        thoughts: Vec<Vec<&'static str>>,
+        /// At which of its appends a runner dies and another takes over.
+        crashes: BTreeSet<usize>,
+        /// At which appends someone speaks.
+        steers: BTreeSet<usize>,
+    }
+
+    fn life() -> impl Strategy<Value = Life> {
+        let tool = prop_oneof![Just("read"), Just("write"), Just("act")];
+        let thoughts = prop::collection::vec(prop::collection::vec(tool, 0..4), 0..8);
+        let places = || prop::collection::btree_set(0_usize..60, 0..12);
+        (thoughts, places(), places()).prop_map(|(thoughts, crashes, steers)| Life {
+            thoughts,
+            crashes,
+            steers,
+        })
+    }
+
+    /// Runs a life to its rest and checks, as it goes, what must never happen.
+    fn live(life: &Life) -> Vec<Entry> {
+        let mut journal = vec![heard(1, "begin")];
+        let mut thoughts = life.thoughts.iter();
+        let mut seq = 1;
+        for _ in 0..400 {
+            let before = journal.len();
+            let mut lost = |journal: &[Entry]| life.crashes.contains(&journal.len());
+            let appended: Vec<Entry> = match step(&journal) {
+                Step::Rest => return journal,
+                Step::Think | Step::ThinkWithoutTools => {
+                    let ids = ["a", "b", "c", "d"];
+                    let wanted = thoughts.next().cloned().unwrap_or_default();
+                    let wanted: Vec<_> = ids.into_iter().zip(wanted).collect();
+                    vec![thought("", &wanted)]
+                }
+                Step::Call(batch) => {
+                    let mut appended: Vec<Entry> =
+                        batch.iter().map(|c| called(&c.id, effect_of(&c.tool))).collect();
+                    for call in &batch {
+                        let begun = journal.iter().rev().take_while(|e| !is_thought(e));
+                        let acts = begun.clone().any(|e| *e == called(&call.id, Effect::Acts));
+                        assert!(!acts, "a call that acts was begun twice");
+                    }
+                    assert!(batch.len() == 1 || batch.iter().all(|call| call.tool == "read"));
+                    if !lost(&journal) {
+                        appended.extend(batch.iter().map(|call| returned(&call.id)));
+                    }
+                    appended
+                }
+                Step::Unknown(call) => vec![returned(&call.id)],
+                Step::Refuse(calls) => calls.iter().map(|call| returned(&call.id)).collect(),
+                Step::Halt => vec![noted(Note::Failed)],
+            };
+            journal.extend(appended);
+            if (before..journal.len()).any(|at| life.steers.contains(&at)) {
+                seq += 1;
+                journal.push(heard(seq, "steer"));
+            }
+        }
+        panic!("it never rests");
+    }
+
+    fn is_thought(entry: &Entry) -> bool {
+        matches!(entry, Entry::Thought { .. })
+    }
+
+    proptest! {
+        #[test]
+        fn every_life_rests_with_one_result_for_each_call_and_none_acted_twice(life in life()) {
+            let journal = live(&life);
+
+            for (at, entry) in journal.iter().enumerate() {
+                let Entry::Thought { calls, .. } = entry else { continue };
+                let rest = &journal[at + 1..];
+                let until = rest.iter().position(|e| is_thought(e) || turn::ends(e));
+                let own = &rest[..until.unwrap_or(rest.len())];
+                let halted = until.is_some_and(|until| !is_thought(&rest[until]));
+                for call in calls {
+                    let results = own.iter().filter(|e| **e == returned(&call.id)).count();
+                    prop_assert!(results == 1 || (halted && results == 0), "{call:?}: {results}");
+                }
+            }
+        }
+
+        #[test]
+        fn at_any_prefix_the_same_question_has_the_same_answer(life in life(), at in 0_usize..80) {
+            let journal = live(&life);
+            let prefix = &journal[..at.min(journal.len())];
+
+            prop_assert_eq!(step(prefix), step(&prefix.to_vec()));
+            if let Step::Call(batch) = step(prefix) {
+                let since: Vec<_> = prefix.iter().rev().take_while(|e| !is_thought(e)).collect();
+                for call in batch {
+                    prop_assert!(!since.contains(&&called(&call.id, Effect::Acts)));
+                    prop_assert!(!since.contains(&&returned(&call.id)));
+                }
+            }
+        }
+    }
+}

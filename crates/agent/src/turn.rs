@@ -1,0 +1,117 @@
+//! Where a turn begins, and where it ends.
+//!
+//! A turn ends with a thought that asks for nothing, or with a note that says
+//! that it was interrupted, cancelled or given up. Whatever follows belongs to
+//! the next one. What is heard in its midst belongs to it.
+
+use holdfast_types::{Entry, Note};
+
+/// Whether an entry ends the turn that it stands in.
+pub(crate) fn ends(entry: &Entry) -> bool {
+    match entry {
+        Entry::Thought { calls, .. } => calls.is_empty(),
+        Entry::Noted { note, .. } => match note {
+            Note::Interrupted | Note::Cancelled | Note::Failed => true,
+            Note::DeadlinePassed | Note::Summary => false,
+        },
+        Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
+    }
+}
+
+/// Whether an entry asks the agent for an answer.
+pub(crate) fn asks(entry: &Entry) -> bool {
+    match entry {
+        Entry::Heard { body, .. } => !body.silent,
+        Entry::Noted { note, .. } => *note == Note::DeadlinePassed,
+        Entry::Thought { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
+    }
+}
+
+/// What stands after the last end of a turn: the turn that is open, if anything there asks.
+pub(crate) fn open(journal: &[Entry]) -> &[Entry] {
+    let start = journal.iter().rposition(ends).map_or(0, |end| end + 1);
+    &journal[start..]
+}
+
+/// Whether a turn is open: something was asked, or thought, and is not finished.
+pub(crate) fn is_open(after_last_end: &[Entry]) -> bool {
+    after_last_end.iter().any(|entry| asks(entry) || matches!(entry, Entry::Thought { .. }))
+}
+
+/// The latest turn: the open one, else the last that ended; to the journal's end in either case.
+pub(crate) fn latest(journal: &[Entry]) -> &[Entry] {
+    let open = open(journal);
+    if is_open(open) {
+        return open;
+    }
+    let closed = journal.len() - open.len();
+    let start =
+        journal[..closed.saturating_sub(1)].iter().rposition(ends).map_or(0, |end| end + 1);
+    &journal[start..]
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use holdfast_types::{Body, Effect, ToolCall, Usage};
+
+    use super::*;
+
+    pub(crate) fn call(id: &str, tool: &str) -> ToolCall {
+        ToolCall { id: id.into(), tool: tool.into(), input: "{}".into() }
+    }
+
+    pub(crate) fn heard(seq: i64, text: &str) -> Entry {
+        Entry::Heard { seq, body: Body::text(text) }
+    }
+
+    pub(crate) fn overheard(seq: i64, text: &str) -> Entry {
+        Entry::Heard { seq, body: Body { silent: true, ..Body::text(text) } }
+    }
+
+    /// A thought that asks for `(id, tool)`s.
+    pub(crate) fn thought(text: &str, calls: &[(&str, &str)]) -> Entry {
+        Entry::Thought {
+            text: text.into(),
+            calls: calls.iter().map(|(id, tool)| call(id, tool)).collect(),
+            usage: Usage::default(),
+            model: "demo:demo".into(),
+        }
+    }
+
+    pub(crate) fn called(id: &str, effect: Effect) -> Entry {
+        Entry::Called { call: id.into(), effect }
+    }
+
+    pub(crate) fn returned(id: &str) -> Entry {
+        Entry::Returned { call: id.into(), output: format!("result of {id}"), failed: false }
+    }
+
+    pub(crate) fn noted(note: Note) -> Entry {
+        Entry::Noted { note, text: "why".into() }
+    }
+
+    #[test]
+    fn the_latest_turn_is_the_open_one_else_the_last_that_ended() {
+        let journal = [
+            heard(1, "a"),
+            thought("A", &[]),
+            heard(2, "b"),
+            noted(Note::Cancelled),
+            heard(3, "c"),
+            thought("", &[("x", "t")]),
+        ];
+
+        assert_eq!(latest(&journal), &journal[4..]);
+        assert_eq!(latest(&journal[..4]), &journal[2..4]);
+        assert_eq!(latest(&journal[..2]), &journal[..2]);
+        assert!(latest(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_only_overheard_opens_no_turn() {
+        let journal = [heard(1, "a"), thought("A", &[]), overheard(2, "b")];
+
+        assert_eq!(latest(&journal), &journal[..]);
+        assert!(!is_open(open(&journal)));
+    }
+}

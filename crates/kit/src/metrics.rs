@@ -1,0 +1,64 @@
+//! Numbers for Prometheus.
+//!
+//! Count with the macros of the `metrics` crate, under names such as
+//! `holdfast_runner_step_duration_seconds`, with labels from closed sets and
+//! never a tenant's id. What is counted before [`install`] is lost.
+
+use std::sync::OnceLock;
+
+use anyhow::Context as _;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
+
+/// The bounds of every histogram of seconds: a wake-up's 1 ms to a long turn's 10 minutes.
+const SECONDS: [f64; 15] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0, 120.0, 600.0];
+
+/// Starts counting. [`telemetry::init`](crate::telemetry::init) does it; once is enough.
+///
+/// # Errors
+///
+/// If another recorder than this one was installed in the process.
+pub fn install() -> anyhow::Result<()> {
+    if RECORDER.get().is_some() {
+        return Ok(());
+    }
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)?
+        .install_recorder()
+        .context("cannot install the recorder of metrics")?;
+    RECORDER.get_or_init(|| handle);
+    Ok(())
+}
+
+/// Everything that was counted, in Prometheus' text format; empty if nothing is installed.
+#[must_use]
+pub fn render() -> String {
+    RECORDER.get().map(PrometheusHandle::render).unwrap_or_default()
+}
+
+/// Folds what histograms gathered since the last time, which takes memory until it is done.
+pub(crate) fn fold() {
+    if let Some(recorder) = RECORDER.get() {
+        recorder.run_upkeep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_shown_with_its_bounds() {
+        install().unwrap();
+        install().unwrap();
+        metrics::counter!("holdfast_kit_tests_total").increment(2);
+        metrics::histogram!("holdfast_kit_test_duration_seconds").record(0.2);
+
+        let text = render();
+
+        assert!(text.contains("holdfast_kit_tests_total 2"), "{text}");
+        assert!(text.contains("holdfast_kit_test_duration_seconds_bucket{le=\"0.25\"} 1"), "{text}");
+    }
+}

@@ -1,0 +1,129 @@
+//! The long-running tasks of a process, which live and die together.
+//!
+//! A service is a handful of loops: a gRPC server, a consumer, a sweeper. None
+//! is useful alone, so the first to end, for whatever reason, ends them all, and
+//! Kubernetes starts the process again. A loop that may fail without harm does
+//! not belong here; it handles its own errors.
+
+use std::{future::Future, time::Duration};
+
+use anyhow::{Context as _, anyhow};
+use tokio::{task::JoinSet, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, error_span, info, warn};
+
+/// The tasks, and the token that asks them to stop.
+#[derive(Debug)]
+pub struct Tasks {
+    stop: CancellationToken,
+    running: JoinSet<(&'static str, anyhow::Result<()>)>,
+}
+
+impl Tasks {
+    /// Makes an empty set; its tasks should end soon after `stop` is cancelled.
+    #[must_use]
+    pub fn new(stop: CancellationToken) -> Self {
+        Self { stop, running: JoinSet::new() }
+    }
+
+    /// Starts a task under a name that appears in every line it logs.
+    pub fn spawn<F>(&mut self, name: &'static str, task: F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let task = task.instrument(error_span!("task", name));
+        self.running.spawn(async move { (name, task.await) });
+    }
+
+    /// Waits until told to stop or until a task ends, then gives the rest `grace` to finish.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure, or if a task ended that nobody had asked to.
+    pub async fn run(mut self, grace: Duration) -> anyhow::Result<()> {
+        let first = tokio::select! {
+            () = self.stop.cancelled() => Ok(()),
+            Some(ended) = self.running.join_next() => match ended {
+                Ok((name, Ok(()))) if !self.stop.is_cancelled() => {
+                    Err(anyhow!("task `{name}` ended early"))
+                }
+                Ok((name, outcome)) => outcome.with_context(|| format!("task `{name}` failed")),
+                Err(panic) => Err(panic).context("a task panicked"),
+            },
+        };
+
+        self.stop.cancel();
+        if timeout(grace, self.drain()).await.is_err() {
+            warn!(left = self.running.len(), ?grace, "gave up waiting for tasks to finish");
+        }
+        first
+    }
+
+    async fn drain(&mut self) {
+        while let Some(ended) = self.running.join_next().await {
+            match ended {
+                Ok((name, Ok(()))) => info!(name, "task finished"),
+                Ok((name, Err(error))) => warn!(name, ?error, "task failed while stopping"),
+                Err(error) => warn!(%error, "task panicked while stopping"),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn stopping_lets_every_task_finish_its_work() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("polite", {
+            let stop = stop.clone();
+            async move {
+                stop.cancelled().await;
+                Ok(())
+            }
+        });
+
+        stop.cancel();
+
+        assert!(tasks.run(GRACE).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_failure_stops_the_others() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("broken", async { Err(anyhow!("disk on fire")) });
+        tasks.spawn("polite", {
+            let stop = stop.clone();
+            async move {
+                stop.cancelled().await;
+                Ok(())
+            }
+        });
+
+        let error = tasks.run(GRACE).await.unwrap_err();
+
+        assert_eq!(format!("{error:#}"), "task `broken` failed: disk on fire");
+        assert!(stop.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_will_not_stop_is_left_behind_after_the_grace_period() {
+        let stop = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("deaf", pending());
+
+        let started = tokio::time::Instant::now();
+        stop.cancel();
+
+        assert!(tasks.run(GRACE).await.is_ok());
+        assert_eq!(started.elapsed(), GRACE);
+    }
+}

@@ -1,0 +1,168 @@
+//! Logs, spans and metrics, set up once per process.
+//!
+//! Logs go to stderr. Spans leave by OTLP, if an endpoint is set. Never a prompt,
+//! a message's text, a secret or a token in either: sizes and ids instead.
+
+use std::{
+    io::{self, IsTerminal as _},
+    time::Duration,
+};
+
+use anyhow::{Context as _, anyhow};
+use opentelemetry::{KeyValue, trace::TracerProvider as _};
+use opentelemetry_otlp::{SpanExporter as OtlpExporter, WithExportConfig as _};
+use opentelemetry_sdk::{
+    Resource,
+    trace::{SdkTracerProvider, SpanExporter},
+};
+use serde::{Deserialize, Serialize};
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, layer::SubscriberExt as _, util::SubscriberInitExt as _,
+};
+
+use crate::{metrics, trace};
+
+/// What a process tells about itself: the table `[telemetry]`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// What is logged: a level, and levels for parts: `info,holdfast_session=debug`.
+    pub log: String,
+
+    /// How log lines look.
+    pub format: Format,
+
+    /// Where spans go: an OTLP collector's gRPC endpoint, `http://collector:4317`.
+    ///
+    /// Without one nothing is traced.
+    pub otlp_endpoint: Option<String>,
+
+    /// Which of the replicas this is, in spans; a pod's name.
+    pub service_instance: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            log: "info".to_owned(),
+            format: Format::Text,
+            otlp_endpoint: None,
+            service_instance: String::new(),
+        }
+    }
+}
+
+/// How log lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For machines: one JSON object a line.
+    Json,
+}
+
+/// Keeps telemetry going; flushes it when dropped. Hold it in `main` until the end.
+#[derive(Debug)]
+#[must_use = "the last spans are lost unless this lives until the end of `main`"]
+pub struct Guard {
+    provider: Option<SdkTracerProvider>,
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(provider) = self.provider.take()
+            && let Err(error) = provider.shutdown_with_timeout(Duration::from_secs(3))
+        {
+            tracing::warn!(%error, "the last spans were not sent");
+        }
+    }
+}
+
+/// Starts logs, metrics and, if an endpoint is set, spans. Once per process, inside a runtime.
+///
+/// # Errors
+///
+/// If a setting makes no sense, or telemetry was started before.
+pub fn init(service: &'static str, config: &Config) -> anyhow::Result<Guard> {
+    let Some(endpoint) = &config.otlp_endpoint else {
+        return start(config, None);
+    };
+    let exporter =
+        OtlpExporter::builder().with_tonic().with_endpoint(endpoint).build().with_context(
+            || format!("cannot send spans to `telemetry.otlp_endpoint` `{endpoint}`"),
+        )?;
+    let provider = provider(service, config).with_batch_exporter(exporter).build();
+    start(config, Some((service, provider)))
+}
+
+/// As [`init`], but every span goes to `exporter` as it ends: for tests that look at spans.
+///
+/// # Errors
+///
+/// As [`init`].
+pub fn init_with_exporter(
+    service: &'static str,
+    config: &Config,
+    exporter: impl SpanExporter + 'static,
+) -> anyhow::Result<Guard> {
+    let provider = provider(service, config).with_simple_exporter(exporter).build();
+    start(config, Some((service, provider)))
+}
+
+fn provider(
+    service: &'static str,
+    config: &Config,
+) -> opentelemetry_sdk::trace::TracerProviderBuilder {
+    let mut resource = Resource::builder().with_service_name(service);
+    if !config.service_instance.is_empty() {
+        let instance = config.service_instance.clone();
+        resource = resource.with_attribute(KeyValue::new("service.instance.id", instance));
+    }
+    SdkTracerProvider::builder().with_resource(resource.build())
+}
+
+fn start(
+    config: &Config,
+    traced: Option<(&'static str, SdkTracerProvider)>,
+) -> anyhow::Result<Guard> {
+    let filter = EnvFilter::try_new(&config.log).with_context(|| {
+        format!("`telemetry.log` is `{}`: write a level such as `info`", config.log)
+    })?;
+    let spans = traced.as_ref().map(|(service, provider)| {
+        // Exporters log too; a span about sending spans would never end.
+        let not_itself = EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off");
+        tracing_opentelemetry::layer()
+            .with_tracer(provider.tracer(*service))
+            .with_filter(not_itself)
+    });
+    tracing_subscriber::registry()
+        .with(lines(config.format).with_filter(filter))
+        .with(spans)
+        .try_init()
+        .map_err(|_| anyhow!("telemetry was started before in this process"))?;
+
+    metrics::install()?;
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(fold_metrics());
+    }
+    if traced.is_some() {
+        trace::turn_on();
+    }
+    Ok(Guard { provider: traced.map(|(_, provider)| provider) })
+}
+
+fn lines(format: Format) -> Box<dyn Layer<Registry> + Send + Sync> {
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    match format {
+        Format::Text => lines.with_ansi(io::stderr().is_terminal()).boxed(),
+        Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
+    }
+}
+
+async fn fold_metrics() {
+    loop {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        metrics::fold();
+    }
+}

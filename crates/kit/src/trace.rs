@@ -1,0 +1,49 @@
+//! The trace that a message belongs to, as it travels between processes.
+//!
+//! The form is W3C's `traceparent`. Without an OTLP endpoint there are no trace
+//! ids: [`current`] is `None`, and both functions cost one atomic load.
+
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
+use tracing::{Span, debug};
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// The header, in gRPC metadata, HTTP and NATS alike.
+pub const TRACEPARENT: &str = "traceparent";
+
+static ON: AtomicBool = AtomicBool::new(false);
+
+/// Called once there are spans with ids.
+pub(crate) fn turn_on() {
+    ON.store(true, Ordering::Relaxed);
+}
+
+/// The current span's `traceparent`, to send along; `None` where nothing is traced.
+#[must_use]
+pub fn current() -> Option<String> {
+    if !ON.load(Ordering::Relaxed) {
+        return None;
+    }
+    let mut carrier = HashMap::new();
+    TraceContextPropagator::new().inject_context(&Span::current().context(), &mut carrier);
+    carrier.remove(TRACEPARENT)
+}
+
+/// Makes `span` a child of the span that a `traceparent` names. Call it before the span is entered.
+///
+/// What is no `traceparent` changes nothing: it came from outside.
+pub fn continue_from(span: &Span, traceparent: &str) {
+    if !ON.load(Ordering::Relaxed) {
+        return;
+    }
+    let carrier = HashMap::from([(TRACEPARENT.to_owned(), traceparent.to_owned())]);
+    let parent = TraceContextPropagator::new().extract(&carrier);
+    if let Err(error) = span.set_parent(parent) {
+        debug!(%error, "the span begins a trace of its own");
+    }
+}

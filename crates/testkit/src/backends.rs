@@ -1,0 +1,373 @@
+//! Finds the backends that tests use, or starts them.
+//!
+//! Whoever has backends already says so with the variables that the services read; anyone else
+//! gets real ones from `deploy/dev/backends.py` under `.holdfast/test`, shared by all test
+//! processes. Sharing is safe since each test has a namespace of its own. A test that *crashes* a
+//! backend needs [`OwnBackends`].
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tokio::process::Command;
+use tokio::sync::OnceCell;
+
+use crate::scratch;
+
+const ADMIN_URL: &str = "HOLDFAST_DATABASE__ADMIN_URL";
+const APP_URL: &str = "HOLDFAST_DATABASE__URL";
+const NATS_URL: &str = "HOLDFAST_NATS__URL";
+const REDIS_URL: &str = "HOLDFAST_REDIS__URL";
+
+/// Where the backends are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backends {
+    /// Postgres as a superuser, who may create databases and roles.
+    pub admin_url: String,
+    /// Postgres as the services log in: a role that owns nothing.
+    pub app_url: String,
+    /// NATS with JetStream.
+    pub nats_url: String,
+    /// Redis or Valkey.
+    pub redis_url: String,
+}
+
+impl Backends {
+    /// The shared backends; the first call of a process finds or starts them.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be started, with what `backends.py` said about it.
+    pub async fn get() -> anyhow::Result<&'static Self> {
+        static SHARED: OnceCell<Backends> = OnceCell::const_new();
+        SHARED.get_or_try_init(Self::find).await
+    }
+
+    async fn find() -> anyhow::Result<Self> {
+        let given = Given::from(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+        given.or_start(|| up(shared_dir(), &["--fast"])).await
+    }
+}
+
+/// What the environment says.
+struct Given {
+    admin_url: Option<String>,
+    app_url: Option<String>,
+    nats_url: Option<String>,
+    redis_url: Option<String>,
+}
+
+impl Given {
+    fn from(read: impl Fn(&str) -> Option<String>) -> Self {
+        Self {
+            admin_url: read(ADMIN_URL),
+            app_url: read(APP_URL),
+            nats_url: read(NATS_URL),
+            redis_url: read(REDIS_URL),
+        }
+    }
+
+    /// Starts backends only if one is not given.
+    async fn or_start(
+        self,
+        start: impl AsyncFnOnce() -> anyhow::Result<Backends>,
+    ) -> anyhow::Result<Backends> {
+        if self.admin_url.is_some() != self.app_url.is_some() {
+            bail!(
+                "only one of {ADMIN_URL} and {APP_URL} is set: tests create databases as the \
+                 first and work as the second; set both or neither"
+            );
+        }
+        if let Self {
+            admin_url: Some(admin_url),
+            app_url: Some(app_url),
+            nats_url: Some(nats_url),
+            redis_url: Some(redis_url),
+        } = self
+        {
+            return Ok(Backends { admin_url, app_url, nats_url, redis_url });
+        }
+        let started = start().await?;
+        Ok(Backends {
+            admin_url: self.admin_url.unwrap_or(started.admin_url),
+            app_url: self.app_url.unwrap_or(started.app_url),
+            nats_url: self.nats_url.unwrap_or(started.nats_url),
+            redis_url: self.redis_url.unwrap_or(started.redis_url),
+        })
+    }
+}
+
+/// One of the three servers, as `backends.py` names them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// PostgreSQL.
+    Postgres,
+    /// nats-server.
+    Nats,
+    /// Valkey.
+    Redis,
+}
+
+impl Server {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Postgres => "postgres",
+            Self::Nats => "nats",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+/// Backends that belong to one test, which may stop, crash and restart them.
+///
+/// Unlike the shared ones they keep every promise about durability: Postgres syncs each commit. A
+/// restarted server comes back on its old port. Dropping the value ends all three and deletes
+/// their data.
+#[derive(Debug)]
+pub struct OwnBackends {
+    dir: PathBuf,
+    backends: Backends,
+}
+
+impl OwnBackends {
+    /// Starts three servers with empty data.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be started, with what `backends.py` said about it.
+    pub async fn start() -> anyhow::Result<Self> {
+        let packages = shared_dir().join("pkg");
+        if !packages.join("installed").exists() {
+            up(shared_dir(), &["--fast"]).await?;
+        }
+        let dir = root().join(".holdfast").join(format!("own-{}", scratch::token()));
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
+        // The packages are read only, so one installation serves all.
+        std::os::unix::fs::symlink(&packages, dir.join("pkg"))
+            .with_context(|| format!("cannot link the packages into `{}`", dir.display()))?;
+        let mut own = Self { dir, backends: Backends::nowhere() };
+        own.backends = up(own.dir.clone(), &[]).await?;
+        Ok(own)
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub const fn urls(&self) -> &Backends {
+        &self.backends
+    }
+
+    /// Ends a server as a crash would: SIGKILL to all of its processes.
+    ///
+    /// # Errors
+    ///
+    /// If `backends.py` fails, with what it said.
+    pub async fn kill(&self, server: Server) -> anyhow::Result<()> {
+        script(&self.dir, &["kill", server.name()]).await.map(drop)
+    }
+
+    /// Stops a server in good order.
+    ///
+    /// # Errors
+    ///
+    /// If `backends.py` fails, with what it said.
+    pub async fn stop(&self, server: Server) -> anyhow::Result<()> {
+        script(&self.dir, &["stop", server.name()]).await.map(drop)
+    }
+
+    /// Starts a server that was stopped or killed, and waits until it is healthy.
+    ///
+    /// # Errors
+    ///
+    /// If `backends.py` fails, with what it said; or if another process took the server's port
+    /// meanwhile, since nobody would find it at the new one.
+    pub async fn restart(&self, server: Server) -> anyhow::Result<()> {
+        let now = parse(&script(&self.dir, &["start", server.name()]).await?)?;
+        if now != self.backends {
+            bail!("`{}` came back at another port: {now:?}", server.name());
+        }
+        Ok(())
+    }
+
+    /// Deletes the JetStream store, as if its disk were lost. NATS must be stopped.
+    ///
+    /// # Errors
+    ///
+    /// If NATS runs.
+    pub async fn wipe_nats(&self) -> anyhow::Result<()> {
+        script(&self.dir, &["wipe", "nats"]).await.map(drop)
+    }
+}
+
+impl Drop for OwnBackends {
+    fn drop(&mut self) {
+        let dir = self.dir.clone();
+        scratch::clean_up(async move {
+            for server in [Server::Redis, Server::Nats, Server::Postgres] {
+                // Killed rather than stopped: nobody will read the data again.
+                script(&dir, &["kill", server.name()]).await?;
+            }
+            std::fs::remove_dir_all(&dir)?;
+            Ok(())
+        });
+    }
+}
+
+impl Backends {
+    const fn nowhere() -> Self {
+        Self {
+            admin_url: String::new(),
+            app_url: String::new(),
+            nats_url: String::new(),
+            redis_url: String::new(),
+        }
+    }
+}
+
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().nth(2).unwrap_or(here).to_owned()
+}
+
+fn shared_dir() -> PathBuf {
+    root().join(".holdfast").join("test")
+}
+
+async fn up(dir: PathBuf, flags: &[&str]) -> anyhow::Result<Backends> {
+    let args: Vec<&str> = std::iter::once("up").chain(flags.iter().copied()).collect();
+    parse(&script(&dir, &args).await?)
+}
+
+/// Runs `backends.py` and returns what it printed; what it says on the way is the error if it fails.
+async fn script(dir: &Path, args: &[&str]) -> anyhow::Result<String> {
+    let path = root().join("deploy/dev/backends.py");
+    let run = Command::new("python3")
+        .arg(&path)
+        .args(args)
+        .arg("--json")
+        .arg("--dir")
+        .arg(dir)
+        .stdin(Stdio::null())
+        .output();
+    // The first `up` downloads; a hung one must not hang the tests.
+    let output = tokio::time::timeout(Duration::from_secs(180), run)
+        .await
+        .with_context(|| format!("`{} {}` takes more than 180 s", path.display(), args.join(" ")))?
+        .with_context(|| {
+            format!(
+                "cannot run python3 on `{}`: install Python 3.9 or later, or set {ADMIN_URL}, \
+                 {APP_URL}, {NATS_URL} and {REDIS_URL}",
+                path.display()
+            )
+        })?;
+    if !output.status.success() {
+        bail!(
+            "`{} {}` failed:\n{}",
+            path.display(),
+            args.join(" "),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    String::from_utf8(output.stdout).context("`backends.py` printed something that is not UTF-8")
+}
+
+fn parse(json: &str) -> anyhow::Result<Backends> {
+    #[derive(Deserialize)]
+    struct State {
+        postgres: Postgres,
+        nats: At,
+        redis: At,
+    }
+    #[derive(Deserialize)]
+    struct Postgres {
+        admin_url: String,
+        url: String,
+    }
+    #[derive(Deserialize)]
+    struct At {
+        url: String,
+    }
+
+    let state: State = serde_json::from_str(json)
+        .with_context(|| format!("`backends.py` did not print its state: `{json}`"))?;
+    Ok(Backends {
+        admin_url: state.postgres.admin_url,
+        app_url: state.postgres.url,
+        nats_url: state.nats.url,
+        redis_url: state.redis.url,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backends(host: &str) -> Backends {
+        Backends {
+            admin_url: format!("postgres://admin@{host}"),
+            app_url: format!("postgres://app@{host}"),
+            nats_url: format!("nats://{host}"),
+            redis_url: format!("redis://{host}"),
+        }
+    }
+
+    fn given(names: &[&str]) -> Given {
+        Given::from(|name| {
+            let there = backends("given");
+            let url = match name {
+                ADMIN_URL => there.admin_url,
+                APP_URL => there.app_url,
+                NATS_URL => there.nats_url,
+                _ => there.redis_url,
+            };
+            names.contains(&name).then_some(url)
+        })
+    }
+
+    #[tokio::test]
+    async fn backends_that_are_all_given_are_used_and_none_is_started() {
+        let found = given(&[ADMIN_URL, APP_URL, NATS_URL, REDIS_URL])
+            .or_start(async || bail!("started"))
+            .await
+            .unwrap();
+
+        assert_eq!(found, backends("given"));
+    }
+
+    #[tokio::test]
+    async fn a_backend_that_is_not_given_is_started() {
+        let found = given(&[NATS_URL]).or_start(async || Ok(backends("started"))).await.unwrap();
+
+        assert_eq!(
+            found,
+            Backends { nats_url: "nats://given".to_owned(), ..backends("started") }
+        );
+    }
+
+    #[tokio::test]
+    async fn half_a_database_is_refused() {
+        let refused = given(&[APP_URL, NATS_URL]).or_start(async || bail!("started")).await;
+
+        assert!(refused.unwrap_err().to_string().contains("set both or neither"));
+    }
+
+    #[tokio::test]
+    async fn a_killed_postgres_comes_back_where_it_was_with_what_was_committed() {
+        let own = OwnBackends::start().await.unwrap();
+        let url = own.urls().admin_url.clone();
+        let before = sqlx::PgPool::connect(&url).await.unwrap();
+        sqlx::raw_sql("create table kept (id int); insert into kept values (7)")
+            .execute(&before)
+            .await
+            .unwrap();
+
+        own.kill(Server::Postgres).await.unwrap();
+        assert!(sqlx::PgPool::connect(&url).await.is_err());
+        own.restart(Server::Postgres).await.unwrap();
+
+        let after = sqlx::PgPool::connect(&url).await.unwrap();
+        let id: i32 = sqlx::query_scalar("select id from kept").fetch_one(&after).await.unwrap();
+        assert_eq!(id, 7);
+    }
+}

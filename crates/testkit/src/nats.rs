@@ -1,0 +1,116 @@
+//! A corner of NATS for each test.
+
+use async_nats::jetstream;
+use futures::TryStreamExt as _;
+
+use crate::backends::Backends;
+use crate::scratch;
+
+const PREFIX: &str = "t_";
+
+/// A prefix for subjects and streams that no other test uses.
+///
+/// Dropping the value deletes the streams and key-value buckets whose names start with it.
+#[derive(Debug)]
+pub struct Namespace {
+    url: String,
+    prefix: String,
+}
+
+impl Namespace {
+    /// A corner of the shared NATS.
+    ///
+    /// # Errors
+    ///
+    /// If there is no NATS.
+    pub async fn create() -> anyhow::Result<Self> {
+        Ok(Self::create_on(Backends::get().await?))
+    }
+
+    /// A corner of the NATS that `backends` names.
+    #[must_use]
+    pub fn create_on(backends: &Backends) -> Self {
+        let prefix = format!("{PREFIX}{}", scratch::token());
+        Self { url: backends.nats_url.clone(), prefix }
+    }
+
+    /// Where NATS is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What names of subjects and streams start with: letters, digits and `_` only.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let (url, prefix) = (self.url.clone(), self.prefix.clone());
+        scratch::clean_up(delete_streams(url, move |name| {
+            name.starts_with(&prefix) || is_leftover(name)
+        }));
+    }
+}
+
+async fn delete_streams(url: String, unwanted: impl Fn(&str) -> bool) -> anyhow::Result<()> {
+    let client = async_nats::ConnectOptions::new().connect(url).await?;
+    let context = jetstream::new(client);
+    let names: Vec<String> = context.stream_names().try_collect().await?;
+    for name in names {
+        // A bucket's stream is called KV_ and the bucket's name.
+        if unwanted(name.strip_prefix("KV_").unwrap_or(&name)) {
+            context.delete_stream(&name).await?;
+        }
+    }
+    Ok(())
+}
+
+fn is_leftover(name: &str) -> bool {
+    name.strip_prefix(PREFIX)
+        .and_then(scratch::age)
+        .is_some_and(|age| age > scratch::LEFTOVER)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn streams(url: &str) -> Vec<String> {
+        let context = jetstream::new(async_nats::connect(url).await.unwrap());
+        context.stream_names().try_collect().await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn streams_go_with_their_namespace_and_others_stay() {
+        let (ours, other) =
+            (Namespace::create().await.unwrap(), Namespace::create().await.unwrap());
+        let context = jetstream::new(async_nats::connect(ours.url()).await.unwrap());
+        for prefix in [ours.prefix(), other.prefix()] {
+            let config = jetstream::stream::Config {
+                name: format!("{prefix}_RUNS"),
+                subjects: vec![format!("{prefix}.runs.>")],
+                ..Default::default()
+            };
+            context.create_stream(config).await.unwrap();
+        }
+        let (gone, kept) =
+            (format!("{}_RUNS", ours.prefix()), format!("{}_RUNS", other.prefix()));
+
+        drop(ours);
+
+        let left = streams(other.url()).await;
+        assert!(left.contains(&kept));
+        assert!(!left.contains(&gone));
+    }
+
+    #[test]
+    fn only_old_namespaces_are_leftovers() {
+        assert!(is_leftover("t_00000000000000000000_RUNS"));
+        assert!(!is_leftover(&format!("t_{}_RUNS", scratch::token())));
+        assert!(!is_leftover("RUNS"));
+    }
+}

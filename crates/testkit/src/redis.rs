@@ -1,0 +1,86 @@
+//! A corner of Redis for each test.
+
+use redis::AsyncCommands as _;
+
+use crate::backends::Backends;
+use crate::scratch;
+
+/// A prefix for keys that no other test uses; dropping the value deletes them.
+#[derive(Debug)]
+pub struct Namespace {
+    url: String,
+    prefix: String,
+}
+
+impl Namespace {
+    /// A corner of the shared Redis.
+    ///
+    /// # Errors
+    ///
+    /// If there is no Redis.
+    pub async fn create() -> anyhow::Result<Self> {
+        Ok(Self::create_on(Backends::get().await?))
+    }
+
+    /// A corner of the Redis that `backends` names.
+    #[must_use]
+    pub fn create_on(backends: &Backends) -> Self {
+        Self { url: backends.redis_url.clone(), prefix: format!("t_{}", scratch::token()) }
+    }
+
+    /// Where Redis is.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What keys start with: letters, digits and `_` only.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let (url, prefix) = (self.url.clone(), self.prefix.clone());
+        scratch::clean_up(async move {
+            let client = redis::Client::open(url)?;
+            let mut connection = client.get_multiplexed_async_connection().await?;
+            let mut keys = Vec::<String>::new();
+            {
+                let mut found = connection.scan_match(format!("{prefix}*")).await?;
+                while let Some(key) = found.next_item().await {
+                    keys.push(key?);
+                }
+            }
+            if !keys.is_empty() {
+                let _: u64 = connection.unlink(keys).await?;
+            }
+            Ok(())
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn keys_go_with_their_namespace_and_others_stay() {
+        let (ours, other) =
+            (Namespace::create().await.unwrap(), Namespace::create().await.unwrap());
+        let client = redis::Client::open(ours.url()).unwrap();
+        let mut connection = client.get_multiplexed_async_connection().await.unwrap();
+        let gone = format!("{}:lock", ours.prefix());
+        let kept = format!("{}:lock", other.prefix());
+        for key in [&gone, &kept] {
+            let () = connection.set_ex(key, 1, 60).await.unwrap();
+        }
+
+        drop(ours);
+
+        let found: Vec<Option<i64>> = connection.mget(&[gone, kept]).await.unwrap();
+        assert_eq!(found, [None, Some(1)]);
+    }
+}

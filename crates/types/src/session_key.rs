@@ -1,0 +1,414 @@
+//! Session keys: which conversation a message belongs to (spec SES-001 to SES-007, C-01).
+//!
+//! | kind | canonical key |
+//! |---|---|
+//! | main | `agent:{agent}:main` |
+//! | dm | `agent:{agent}:dm:{channel}:{peer}` |
+//! | group | `agent:{agent}:group:{channel}:{group}`, with `:user:{user}` where each has their own |
+//! | topic | `agent:{agent}:topic:{channel}:{group}:{thread}` |
+//! | subagent | `agent:{agent}:subagent:{id}` |
+//! | cron | `agent:{agent}:cron:{job}:{run}` |
+//! | heartbeat | `agent:{agent}:heartbeat` |
+//! | work | `agent:{agent}:work:{id}` |
+//! | api | `agent:{agent}:api:{user}` |
+//! | global | `global` |
+//!
+//! The tenant is no part of a key: it is a column. Agent and channel are
+//! lower-cased; a peer's id keeps its case, since platforms have ids that differ
+//! in nothing else. A `:` or `%` inside a part is written `%3A` or `%25`.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::AgentName;
+
+/// The longest key that is accepted, in bytes.
+const LONGEST: usize = 512;
+
+/// What kind of conversation a session is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// The owner's own.
+    Main,
+    /// One other person's.
+    Dm,
+    /// A group's.
+    Group,
+    /// A topic's or a thread's.
+    Topic,
+    /// A subagent's.
+    Subagent,
+    /// One run of a job.
+    Cron,
+    /// The heartbeat's.
+    Heartbeat,
+    /// A piece of work's.
+    Work,
+    /// A program's, through an API.
+    Api,
+    /// The tenant's one session without an agent of its own.
+    Global,
+}
+
+impl SessionKind {
+    /// The word that keys and the database use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Dm => "dm",
+            Self::Group => "group",
+            Self::Topic => "topic",
+            Self::Subagent => "subagent",
+            Self::Cron => "cron",
+            Self::Heartbeat => "heartbeat",
+            Self::Work => "work",
+            Self::Api => "api",
+            Self::Global => "global",
+        }
+    }
+}
+
+/// How finely direct messages are told apart (spec SES-006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DmScope {
+    /// All in the agent's main session. Only for an assistant with one owner.
+    Main,
+    /// One for each person, whatever channel they write on.
+    PerPeer,
+    /// One for each person and channel.
+    #[default]
+    PerChannelPeer,
+    /// One for each person, channel and account.
+    PerAccountChannelPeer,
+}
+
+/// Who shares a group's session (C-03).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GroupScope {
+    /// Everybody in it.
+    #[default]
+    Group,
+    /// Each person has their own.
+    GroupUser,
+}
+
+/// A session's key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SessionKey {
+    kind: SessionKind,
+    agent: Option<AgentName>,
+    text: String,
+}
+
+/// A text that is no session key.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKey {
+    /// It has a form that no source knows.
+    #[error(
+        "`{0}` is not a session key: write `agent:<agent>:main`, or another of the documented forms"
+    )]
+    Form(String),
+    /// It is too long.
+    #[error("a session key of {0} bytes is too long: {LONGEST} is the most")]
+    TooLong(usize),
+    /// A part is empty.
+    #[error("a session key's {0} is empty")]
+    Empty(&'static str),
+}
+
+impl SessionKey {
+    /// The agent's main session.
+    #[must_use]
+    pub fn main(agent: &AgentName) -> Self {
+        Self::simple(agent, SessionKind::Main)
+    }
+
+    /// The agent's heartbeat.
+    #[must_use]
+    pub fn heartbeat(agent: &AgentName) -> Self {
+        Self::simple(agent, SessionKind::Heartbeat)
+    }
+
+    /// A person's direct messages, as finely as `scope` asks.
+    ///
+    /// # Errors
+    ///
+    /// If a part is empty (an empty peer falls back to the main session instead) or all is too long.
+    pub fn direct(
+        agent: &AgentName,
+        scope: DmScope,
+        channel: &str,
+        account: &str,
+        peer: &str,
+    ) -> Result<Self, InvalidKey> {
+        if peer.is_empty() {
+            return Ok(Self::main(agent));
+        }
+        let channel = lower(channel);
+        match scope {
+            DmScope::Main => Ok(Self::main(agent)),
+            DmScope::PerPeer => Self::build(agent, SessionKind::Dm, &["any", peer]),
+            DmScope::PerChannelPeer => Self::build(agent, SessionKind::Dm, &[&channel, peer]),
+            DmScope::PerAccountChannelPeer => {
+                Self::build(agent, SessionKind::Dm, &[&channel, &lower(account), peer])
+            }
+        }
+    }
+
+    /// A group's, or one person's within it.
+    ///
+    /// # Errors
+    ///
+    /// If a part is empty or all is too long.
+    pub fn group(
+        agent: &AgentName,
+        channel: &str,
+        group: &str,
+        user: Option<&str>,
+    ) -> Result<Self, InvalidKey> {
+        let channel = lower(channel);
+        match user {
+            None => Self::build(agent, SessionKind::Group, &[&channel, group]),
+            Some(user) => Self::build(agent, SessionKind::Group, &[&channel, group, "user", user]),
+        }
+    }
+
+    /// A topic's.
+    ///
+    /// # Errors
+    ///
+    /// If a part is empty or all is too long.
+    pub fn topic(
+        agent: &AgentName,
+        channel: &str,
+        group: &str,
+        thread: &str,
+    ) -> Result<Self, InvalidKey> {
+        Self::build(agent, SessionKind::Topic, &[&lower(channel), group, thread])
+    }
+
+    /// A session that a program names.
+    ///
+    /// # Errors
+    ///
+    /// If the name is empty or too long.
+    pub fn api(agent: &AgentName, user: &str) -> Result<Self, InvalidKey> {
+        Self::build(agent, SessionKind::Api, &[user])
+    }
+
+    /// A subagent's.
+    ///
+    /// # Errors
+    ///
+    /// If the id is empty or too long.
+    pub fn subagent(agent: &AgentName, id: &str) -> Result<Self, InvalidKey> {
+        Self::build(agent, SessionKind::Subagent, &[id])
+    }
+
+    /// What kind of conversation it is.
+    #[must_use]
+    pub const fn kind(&self) -> SessionKind {
+        self.kind
+    }
+
+    /// The agent; `global` has none.
+    #[must_use]
+    pub const fn agent(&self) -> Option<&AgentName> {
+        self.agent.as_ref()
+    }
+
+    /// The key, canonical.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    fn simple(agent: &AgentName, kind: SessionKind) -> Self {
+        let text = format!("agent:{agent}:{}", kind.as_str());
+        Self { kind, agent: Some(agent.clone()), text }
+    }
+
+    fn build(agent: &AgentName, kind: SessionKind, parts: &[&str]) -> Result<Self, InvalidKey> {
+        let mut text = format!("agent:{agent}:{}", kind.as_str());
+        for part in parts {
+            if part.is_empty() {
+                return Err(InvalidKey::Empty(kind.as_str()));
+            }
+            text.push(':');
+            escape(part, &mut text);
+        }
+        if text.len() > LONGEST {
+            return Err(InvalidKey::TooLong(text.len()));
+        }
+        Ok(Self { kind, agent: Some(agent.clone()), text })
+    }
+}
+
+impl fmt::Display for SessionKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Reads every form that a source of the specification has; the result is canonical.
+impl FromStr for SessionKey {
+    type Err = InvalidKey;
+
+    fn from_str(given: &str) -> Result<Self, InvalidKey> {
+        if given.len() > LONGEST {
+            return Err(InvalidKey::TooLong(given.len()));
+        }
+        let wrong = || InvalidKey::Form(given.chars().take(80).collect());
+        if given == "global" {
+            return Ok(Self { kind: SessionKind::Global, agent: None, text: given.to_owned() });
+        }
+        let decoded: Vec<String> = given.split(':').map(unescape).collect();
+        let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
+        let main = AgentName::default();
+        match parts.as_slice() {
+            ["agent", agent, rest @ ..] if !agent.is_empty() => {
+                Self::of_agent(&AgentName::new(agent), rest).unwrap_or_else(|| Err(wrong()))
+            }
+            // Personal Agent Hub's: without an agent, so it is the default one's.
+            [channel, "group", group, "user", user] => {
+                Self::group(&main, channel, group, Some(user))
+            }
+            [channel, "group", group] => Self::group(&main, channel, group, None),
+            [channel, "dm", user] => {
+                Self::direct(&main, DmScope::PerChannelPeer, channel, "", user)
+            }
+            ["subagent", id] => Self::subagent(&main, id),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl SessionKey {
+    /// The forms that begin with `agent:{agent}:`; `None` if it is none of them.
+    fn of_agent(agent: &AgentName, rest: &[&str]) -> Option<Result<Self, InvalidKey>> {
+        use SessionKind as K;
+        Some(match rest {
+            ["main"] => Ok(Self::main(agent)),
+            ["heartbeat"] => Ok(Self::heartbeat(agent)),
+            ["dm", channel, peer] => Self::build(agent, K::Dm, &[&lower(channel), peer]),
+            ["dm", channel, account, peer] => {
+                Self::build(agent, K::Dm, &[&lower(channel), &lower(account), peer])
+            }
+            ["group", channel, group] => Self::group(agent, channel, group, None),
+            ["group", channel, group, "user", user] => {
+                Self::group(agent, channel, group, Some(user))
+            }
+            ["topic", channel, group, thread] => Self::topic(agent, channel, group, thread),
+            ["subagent", id] => Self::subagent(agent, id),
+            ["cron", job, run] => Self::build(agent, K::Cron, &[job, run]),
+            ["work", id] => Self::build(agent, K::Work, &[id]),
+            ["api", user] => Self::api(agent, user),
+            // PicoClaw's.
+            ["direct", peer] => Self::direct(agent, DmScope::PerPeer, "", "", peer),
+            [channel, "direct", peer] => {
+                Self::direct(agent, DmScope::PerChannelPeer, channel, "", peer)
+            }
+            [channel, account, "direct", peer] => {
+                Self::direct(agent, DmScope::PerAccountChannelPeer, channel, account, peer)
+            }
+            [channel, "group" | "channel", peer] => Self::group(agent, channel, peer, None),
+            _ => return None,
+        })
+    }
+}
+
+fn lower(part: &str) -> String {
+    match part.trim().to_lowercase() {
+        part if part.is_empty() => "unknown".to_owned(),
+        part => part,
+    }
+}
+
+fn escape(part: &str, into: &mut String) {
+    for c in part.chars() {
+        match c {
+            ':' => into.push_str("%3A"),
+            '%' => into.push_str("%25"),
+            c if c.is_control() => into.push('_'),
+            c => into.push(c),
+        }
+    }
+}
+
+fn unescape(part: &str) -> String {
+    part.replace("%3A", ":").replace("%25", "%")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn agent() -> AgentName {
+        AgentName::new("coach")
+    }
+
+    #[test]
+    fn direct_messages_are_as_separate_as_the_scope_says() {
+        let key = |scope| {
+            SessionKey::direct(&agent(), scope, "Telegram", "Bot1", "Uabc").unwrap().to_string()
+        };
+
+        assert_eq!(key(DmScope::Main), "agent:coach:main");
+        assert_eq!(key(DmScope::PerPeer), "agent:coach:dm:any:Uabc");
+        assert_eq!(key(DmScope::PerChannelPeer), "agent:coach:dm:telegram:Uabc");
+        assert_eq!(key(DmScope::PerAccountChannelPeer), "agent:coach:dm:telegram:bot1:Uabc");
+    }
+
+    #[test]
+    fn the_forms_of_every_source_are_read() {
+        for (given, canonical) in [
+            ("agent:Coach:main", "agent:coach:main"),
+            ("agent:coach:telegram:direct:7", "agent:coach:dm:telegram:7"),
+            ("agent:coach:direct:7", "agent:coach:dm:any:7"),
+            ("telegram:dm:7", "agent:main:dm:telegram:7"),
+            ("slack:group:G1:user:U1", "agent:main:group:slack:G1:user:U1"),
+            ("agent:coach:slack:channel:C1", "agent:coach:group:slack:C1"),
+            ("agent:coach:topic:telegram:-100:5", "agent:coach:topic:telegram:-100:5"),
+            ("global", "global"),
+        ] {
+            assert_eq!(given.parse::<SessionKey>().unwrap().as_str(), canonical, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for given in ["", "agent", "agent::main", "agent:coach", "agent:coach:dm:x", "a:b:c:d:e:f"]
+        {
+            assert!(given.parse::<SessionKey>().is_err(), "{given}");
+        }
+        assert!(matches!("x".repeat(600).parse::<SessionKey>(), Err(InvalidKey::TooLong(600))));
+    }
+
+    proptest! {
+        #[test]
+        fn a_key_reads_back_whatever_the_peer_is_called(peer in "\\PC{1,80}") {
+            let key = SessionKey::direct(&agent(), DmScope::PerChannelPeer, "x", "", &peer).unwrap();
+
+            prop_assert_eq!(key.as_str().parse::<SessionKey>().unwrap(), key);
+        }
+
+        #[test]
+        fn two_peers_never_share_a_key(a in "[a-zA-Z:%0-9]{1,9}", b in "[a-zA-Z:%0-9]{1,9}") {
+            let key = |peer: &str| SessionKey::api(&agent(), peer).unwrap();
+
+            prop_assert_eq!(key(&a) == key(&b), a == b);
+        }
+
+        #[test]
+        fn no_text_breaks_the_parser(text in ".{0,600}") {
+            let _ = text.parse::<SessionKey>();
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! What a resting session waits for, and what wakes it.
+//!
+//! One function, [`wakes`], decides; ingest, complete and resume all ask it
+//! under the session's row lock, so that they cannot disagree.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Body;
+
+/// The states of a session (spec STM-001; `PAUSE` is an overlay and `SLEEP` is derived).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum State {
+    /// At rest; any message wakes it.
+    Wait,
+    /// At rest until a message that matches, or a deadline.
+    WaitForMsg,
+    /// At rest until an event that matches, or a deadline.
+    WaitForEvent,
+    /// Has something to do, and waits for a runner.
+    Ready,
+    /// A runner has it.
+    Running,
+}
+
+impl State {
+    /// The word the database and the API use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wait => "WAIT",
+            Self::WaitForMsg => "WAIT_FOR_MSG",
+            Self::WaitForEvent => "WAIT_FOR_EVENT",
+            Self::Ready => "READY",
+            Self::Running => "RUNNING",
+        }
+    }
+
+    /// The state that a word names.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        Some(match word {
+            "WAIT" => Self::Wait,
+            "WAIT_FOR_MSG" => Self::WaitForMsg,
+            "WAIT_FOR_EVENT" => Self::WaitForEvent,
+            "READY" => Self::Ready,
+            "RUNNING" => Self::Running,
+            _ => return None,
+        })
+    }
+}
+
+/// Which messages a waiting session wants. Every field that is given must match.
+///
+/// | field | matches |
+/// |---|---|
+/// | `sender` | the sender's id, exactly |
+/// | `event` | the event's name: exactly, or by prefix if it ends in `*` |
+/// | `contains` | a part of the text, whatever its case |
+/// | `reply_to` | the platform's id of the message that is answered |
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Filter {
+    /// The sender's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<String>,
+    /// The event's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// A part of the text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contains: Option<String>,
+    /// The message that is answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+}
+
+/// What a session waits for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "for", rename_all = "snake_case")]
+pub enum Wait {
+    /// Anything.
+    Anything,
+    /// A message that matches.
+    Message {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+        /// After how many milliseconds it goes on without one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<u64>,
+        /// Why, for people.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+    },
+    /// An event that matches.
+    Event {
+        /// Which.
+        #[serde(default)]
+        filter: Filter,
+        /// After how many milliseconds it goes on without one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        deadline_ms: Option<u64>,
+        /// Why, for people.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        note: String,
+    },
+}
+
+impl Wait {
+    /// The state of a session that waits so.
+    #[must_use]
+    pub const fn state(&self) -> State {
+        match self {
+            Self::Anything => State::Wait,
+            Self::Message { .. } => State::WaitForMsg,
+            Self::Event { .. } => State::WaitForEvent,
+        }
+    }
+
+    /// After how many milliseconds it goes on regardless.
+    #[must_use]
+    pub const fn deadline_ms(&self) -> Option<u64> {
+        match self {
+            Self::Anything => None,
+            Self::Message { deadline_ms, .. } | Self::Event { deadline_ms, .. } => *deadline_ms,
+        }
+    }
+}
+
+/// Whether a message wakes a session that waits so.
+///
+/// A silent message wakes nobody; it is part of the record when the next one does.
+#[must_use]
+pub fn wakes(wait: &Wait, message: &Body) -> bool {
+    if message.silent {
+        return false;
+    }
+    match wait {
+        Wait::Anything => true,
+        Wait::Message { filter, .. } => message.event.is_none() && filter.matches(message),
+        Wait::Event { filter, .. } => message.event.is_some() && filter.matches(message),
+    }
+}
+
+impl Filter {
+    fn matches(&self, message: &Body) -> bool {
+        let sender = message.sender.as_ref().map(|sender| sender.id.as_str());
+        let answered = message.reply_to.as_ref().map(|reply| reply.message_id.as_str());
+        self.sender.as_deref().is_none_or(|wanted| sender == Some(wanted))
+            && self.reply_to.as_deref().is_none_or(|wanted| answered == Some(wanted))
+            && self.event.as_deref().is_none_or(|wanted| {
+                message.event.as_deref().is_some_and(|event| named(wanted, event))
+            })
+            && self
+                .contains
+                .as_deref()
+                .is_none_or(|wanted| message.text.to_lowercase().contains(&wanted.to_lowercase()))
+    }
+}
+
+fn named(wanted: &str, event: &str) -> bool {
+    match wanted.strip_suffix('*') {
+        Some(prefix) => event.starts_with(prefix),
+        None => event == wanted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Sender;
+
+    fn message(filter: Filter) -> Wait {
+        Wait::Message { filter, deadline_ms: None, note: String::new() }
+    }
+
+    fn said(text: &str, by: &str) -> Body {
+        let sender = Some(Sender { id: by.into(), name: String::new() });
+        Body { sender, ..Body::text(text) }
+    }
+
+    #[test]
+    fn a_session_at_rest_is_woken_by_anything_but_silence() {
+        assert!(wakes(&Wait::Anything, &Body::text("hi")));
+        assert!(!wakes(&Wait::Anything, &Body { silent: true, ..Body::text("hi") }));
+    }
+
+    #[test]
+    fn every_given_field_must_match() {
+        let wait = message(Filter {
+            sender: Some("7".into()),
+            contains: Some("YES".into()),
+            ..Filter::default()
+        });
+
+        assert!(wakes(&wait, &said("yes, do it", "7")));
+        assert!(!wakes(&wait, &said("yes, do it", "8")));
+        assert!(!wakes(&wait, &said("no", "7")));
+    }
+
+    #[test]
+    fn a_message_is_no_event_and_an_event_no_message() {
+        let event = Body { event: Some("approval.resolved".into()), ..Body::default() };
+        let waits = Wait::Event {
+            filter: Filter { event: Some("approval.*".into()), ..Filter::default() },
+            deadline_ms: Some(5),
+            note: String::new(),
+        };
+
+        assert!(wakes(&waits, &event));
+        assert!(!wakes(&waits, &Body::text("approval.resolved")));
+        assert!(!wakes(&message(Filter::default()), &event));
+    }
+
+    #[test]
+    fn a_wait_survives_being_stored() {
+        let wait = message(Filter { reply_to: Some("12".into()), ..Filter::default() });
+
+        let stored = serde_json::to_string(&wait).unwrap();
+
+        assert_eq!(serde_json::from_str::<Wait>(&stored).unwrap(), wait);
+    }
+}

