@@ -273,6 +273,7 @@ begin
     foreach name in array array['session_lease', 'tenant_queue', 'workspace_lease', 'deliveries'] loop
         execute format('create policy all_tenants_update on session.%I for update to holdfast_system using (true)', name);
     end loop;
+    create policy all_tenants_insert on session.workspace_lease for insert to holdfast_system with check (true);
     create policy all_tenants_relay on session.events to holdfast_system using (true);
 end $$;
 
@@ -280,10 +281,10 @@ grant select on session.session_lease, session.tenant_queue, session.workspace_l
 grant update (state, epoch, owner, lease_until, attempts, ready_at, fair_key, wait, wait_until)
     on session.session_lease to holdfast_system;
 grant update (in_flight, vfinish) on session.tenant_queue to holdfast_system;
-grant update (session_id, lease_until) on session.workspace_lease to holdfast_system;
+grant insert, update on session.workspace_lease to holdfast_system;
 grant select (tenant_id, session_id, out_seq, part, delivery_id, channel, account_id, state, owner,
               lease_until, attempt, next_at, created_at, finished_at) on session.deliveries to holdfast_system;
-grant update (state, owner, lease_until, attempt, next_at) on session.deliveries to holdfast_system;
+grant update (state, owner, lease_until, attempt, next_at, reason, finished_at) on session.deliveries to holdfast_system;
 grant select (tenant_id, session_id, seq, state, accepted_at, finished_at) on session.inbox to holdfast_system;
 grant select, delete on session.events to holdfast_system;
 grant usage, select, update on sequence session.vclock to holdfast_app, holdfast_system;

@@ -21,5 +21,5 @@ mod text;
 mod turn;
 
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
-pub use prompt::{PromptInput, build};
-pub use step::{HALTED, LIMIT_REACHED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
+pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};

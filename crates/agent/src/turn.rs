@@ -45,8 +45,7 @@ pub(crate) fn latest(journal: &[Entry]) -> &[Entry] {
         return open;
     }
     let closed = journal.len() - open.len();
-    let start =
-        journal[..closed.saturating_sub(1)].iter().rposition(ends).map_or(0, |end| end + 1);
+    let start = journal[..closed.saturating_sub(1)].iter().rposition(ends).map_or(0, |end| end + 1);
     &journal[start..]
 }
 

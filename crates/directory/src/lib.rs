@@ -1,1 +1,47 @@
-//! holdfast-directory
+//! What a tenant has: keys, agents, models, channel accounts, and how messages are routed.
+//!
+//! [`Directory`] owns the Postgres schema `control` and is the only way to it.
+//! The gateway reads and writes it, runners read agents and models, bridges
+//! read accounts.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing` | what things are, and what they may be |
+//! | `token`, `seal` | the text form of a key; how secrets are kept |
+//! | `verbs` | what can be done; transactions begin and end there |
+//! | `store` | every query |
+//!
+//! Each change writes a row of `control.audit` in its own transaction. Nothing
+//! secret is ever in an audit row, a log line or a `Debug`.
+//!
+//! ## What can go wrong
+//!
+//! Two things are remembered for a moment: a key (5 s) and a tenant's routing
+//! (1 s). So a key that is revoked in one process works for up to 5 s in
+//! another, and a new binding counts there after up to 1 s.
+
+mod account;
+mod actor;
+mod agent;
+mod cache;
+mod directory;
+mod error;
+mod key;
+mod provider;
+mod routing;
+mod seal;
+mod store;
+mod tenant;
+mod token;
+mod verbs;
+
+pub use account::{Account, CHANNELS, NewAccount, OpenAccount};
+pub use actor::Actor;
+pub use agent::{Agent, AgentCard, NewAgent, Settings};
+pub use directory::Directory;
+pub use error::Error;
+pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use provider::{ModelChoice, NewProvider, Provider, ProviderKind};
+pub use routing::{Binding, Identity, NewBinding, NewRule, Pattern, Routing, Rule};
+pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
+pub use tenant::{Tenant, TenantChanges, TenantState};

@@ -30,8 +30,17 @@ use serde::{Serialize, Serializer, de::DeserializeOwned};
 
 /// Every table that a file may have; a service passes over those that its struct lacks.
 const TABLES: [&str; 11] = [
-    "bridge", "database", "gateway", "memory", "mesh", "nats", "redis", "runner", "scheduler",
-    "secrets", "telemetry",
+    "bridge",
+    "database",
+    "gateway",
+    "memory",
+    "mesh",
+    "nats",
+    "redis",
+    "runner",
+    "scheduler",
+    "secrets",
+    "telemetry",
 ];
 
 const PREFIX: &str = "HOLDFAST_";
@@ -276,9 +285,9 @@ fn extract<T: DeserializeOwned>(
             Ok(config) => return Ok(config),
             Err(error) => error,
         };
-        let text = settings.iter().position(|setting| {
-            setting.path == error.path && setting.value.as_str().is_none()
-        });
+        let text = settings
+            .iter()
+            .position(|setting| setting.path == error.path && setting.value.as_str().is_none());
         let Some(at) = text.filter(|_| matches!(error.kind, Kind::InvalidType(..))) else {
             return Err(refuse(&error, &figment));
         };
@@ -477,10 +486,7 @@ mod tests {
         );
         assert_eq!(
             refused(&[("HOLDFAST_CONFIG", file.path())]),
-            format!(
-                "there is no setting `gatewy` (in `{}`); did you mean `gateway`?",
-                file.path()
-            )
+            format!("there is no setting `gatewy` (in `{}`); did you mean `gateway`?", file.path())
         );
         assert_eq!(
             refused(&[("HOLDFAST_DATABASE_URL", "x")]),

@@ -94,9 +94,9 @@ impl Check {
     }
 
     fn set(&self, passes: bool) {
-        self.of.state.send_if_modified(|state| {
-            state.checks.insert(self.name, passes) != Some(passes)
-        });
+        self.of
+            .state
+            .send_if_modified(|state| state.checks.insert(self.name, passes) != Some(passes));
     }
 }
 

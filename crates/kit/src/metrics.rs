@@ -59,6 +59,9 @@ mod tests {
         let text = render();
 
         assert!(text.contains("holdfast_kit_tests_total 2"), "{text}");
-        assert!(text.contains("holdfast_kit_test_duration_seconds_bucket{le=\"0.25\"} 1"), "{text}");
+        assert!(
+            text.contains("holdfast_kit_test_duration_seconds_bucket{le=\"0.25\"} 1"),
+            "{text}"
+        );
     }
 }

@@ -131,7 +131,8 @@ fn start(
     })?;
     let spans = traced.as_ref().map(|(service, provider)| {
         // Exporters log too; a span about sending spans would never end.
-        let not_itself = EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off");
+        let not_itself =
+            EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off");
         tracing_opentelemetry::layer()
             .with_tracer(provider.tracer(*service))
             .with_filter(not_itself)

@@ -1,1 +1,28 @@
-//! holdfast-lock
+//! What Redis does for Holdfast: things that may be lost at any moment.
+//!
+//! | | |
+//! |---|---|
+//! | [`SessionLocks`] | makes a runner that has lost its session stop early, and says who runs one |
+//! | [`Lease`] | one holder at a time for a thing that is no session: a channel bot's connection |
+//! | [`Limit`] | how often a caller may; kept approximately by each process while Redis is gone |
+//!
+//! All of it saves work or keeps order; none of it makes anything correct. The
+//! fence in Postgres does. So every call here ends within half a second, and a
+//! caller whom it fails goes on without it.
+//!
+//! **What can go wrong.** Redis restarts empty: locks and leases are set anew at
+//! their next renewal, limits begin full. Redis hangs: the calls in flight wait
+//! out [`PATIENCE`], then one call in each half second does and the others fail at
+//! once.
+
+mod error;
+mod lease;
+mod rate;
+mod redis;
+mod session;
+
+pub use error::Error;
+pub use lease::Lease;
+pub use rate::{Limit, Verdict};
+pub use redis::{Config, Locks, PATIENCE};
+pub use session::{SessionLock, SessionLocks, Taken};

@@ -27,7 +27,7 @@ pub enum MigrateError {
 /// If the owner cannot connect, or a migration fails; it is then undone.
 pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
     let mut connection = PgConnection::connect(admin_url).await.map_err(MigrateError::Connect)?;
-    MIGRATIONS.run_direct(&mut connection).await?;
+    MIGRATIONS.run(&mut connection).await?;
     // The services' login may read the version, and nothing else of the owner's.
     sqlx::query("grant select on _sqlx_migrations to holdfast_system")
         .execute(&mut connection)

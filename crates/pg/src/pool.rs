@@ -87,11 +87,10 @@ impl Pools {
 }
 
 fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConnectOptions> {
-    let options: PgConnectOptions = config
-        .url
-        .expose_secret()
-        .parse()
-        .context("`database.url` is not a Postgres URL: write postgres://user:password@host/db")?;
+    let options: PgConnectOptions =
+        config.url.expose_secret().parse().context(
+            "`database.url` is not a Postgres URL: write postgres://user:password@host/db",
+        )?;
     let timeout = config.statement_timeout.as_millis().to_string();
     Ok(options
         .application_name(&format!("holdfast-{service}"))
@@ -104,6 +103,11 @@ fn options(config: &Config, service: &str, role: &str) -> anyhow::Result<PgConne
             ("tcp_keepalives_idle", "15"),
             ("tcp_keepalives_interval", "5"),
             ("tcp_keepalives_count", "3"),
+            // The queues' tables go from empty to thousands of rows faster than statistics
+            // follow, and every query has its index: a plan must not depend on when the last
+            // `analyze` ran.
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
         ])
         .disable_statement_logging())
 }

@@ -15,6 +15,7 @@
 //! | deliveries | channel-bridge | `deliver.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
+//! | dead letters, shares, deletion | gateway | `care.rs` |
 //!
 //! ## What can go wrong
 //!
@@ -22,10 +23,34 @@
 //! next write finds another epoch under the row lock and is [`Error::Fenced`].
 //! That, and not the lease's time, is what keeps a session to one runner.
 
+mod append;
+mod care;
+mod claim;
+mod complete;
+mod deliver;
+mod error;
+mod hold;
+mod ingest;
+mod load;
 mod model;
+mod prune;
+mod relay;
+mod sessions;
+mod sweep;
+mod view;
 
+pub use care::Gauges;
+pub use claim::LEASE;
+pub use deliver::SENDING;
+pub use error::Error;
+pub use hold::{Held, Resumed};
 pub use model::{
     Accepted, Answer, Append, Appended, Claim, Completed, Completion, Counts, DeadLetter, Delivery,
     DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView, Running,
     Sent, SessionView, Swept, Waiting,
 };
+pub use prune::{EPHEMERAL, Pruned, Retention};
+pub use relay::Event;
+pub use sessions::Sessions;
+pub use sweep::ATTEMPTS;
+pub use view::SessionFilter;

@@ -15,6 +15,8 @@ pub struct NewMessage {
     pub key: SessionKey,
     /// The agent that a new session gets.
     pub agent: AgentId,
+    /// The label that a new session gets; see [`EPHEMERAL`](crate::EPHEMERAL).
+    pub label: Option<&'static str>,
     /// Where it came in.
     pub source: Source,
     /// What makes it the same message when it comes again, 1 to 256 bytes.

@@ -5,6 +5,7 @@
 //! processes. Sharing is safe since each test has a namespace of its own. A test that *crashes* a
 //! backend needs [`OwnBackends`].
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -47,7 +48,7 @@ impl Backends {
 
     async fn find() -> anyhow::Result<Self> {
         let given = Given::from(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-        given.or_start(|| up(shared_dir(), &["--fast"])).await
+        given.or_start(shared).await
     }
 }
 
@@ -140,10 +141,11 @@ impl OwnBackends {
     pub async fn start() -> anyhow::Result<Self> {
         let packages = shared_dir().join("pkg");
         if !packages.join("installed").exists() {
-            up(shared_dir(), &["--fast"]).await?;
+            shared().await?;
         }
         let dir = root().join(".holdfast").join(format!("own-{}", scratch::token()));
-        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
+        std::fs::create_dir_all(&dir)
+            .with_context(|| format!("cannot make `{}`", dir.display()))?;
         // The packages are read only, so one installation serves all.
         std::os::unix::fs::symlink(&packages, dir.join("pkg"))
             .with_context(|| format!("cannot link the packages into `{}`", dir.display()))?;
@@ -234,6 +236,30 @@ fn shared_dir() -> PathBuf {
     root().join(".holdfast").join("test")
 }
 
+/// The shared backends: found running, mostly, else started.
+async fn shared() -> anyhow::Result<Backends> {
+    let dir = shared_dir();
+    match running(&dir) {
+        Some(backends) => Ok(backends),
+        None => up(dir, &["--fast"]).await,
+    }
+}
+
+/// What runs in `dir` according to its state file, if all of it does. Each test is a process of
+/// its own, and Python would cost each a tenth of a second.
+fn running(dir: &Path) -> Option<Backends> {
+    let state = std::fs::read_to_string(dir.join("state.json")).ok()?;
+    let pids: HashMap<String, serde_json::Value> = serde_json::from_str(&state).ok()?;
+    for server in pids.values() {
+        // The same guard against a reused pid as in the script.
+        let line = std::fs::read(format!("/proc/{}/cmdline", server["pid"].as_u64()?)).ok()?;
+        if !String::from_utf8_lossy(&line).contains(dir.to_str()?) {
+            return None;
+        }
+    }
+    parse(&state).ok()
+}
+
 async fn up(dir: PathBuf, flags: &[&str]) -> anyhow::Result<Backends> {
     let args: Vec<&str> = std::iter::once("up").chain(flags.iter().copied()).collect();
     parse(&script(&dir, &args).await?)
@@ -301,6 +327,8 @@ fn parse(json: &str) -> anyhow::Result<Backends> {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::{Connection as _, PgConnection};
+
     use super::*;
 
     fn backends(host: &str) -> Backends {
@@ -339,10 +367,7 @@ mod tests {
     async fn a_backend_that_is_not_given_is_started() {
         let found = given(&[NATS_URL]).or_start(async || Ok(backends("started"))).await.unwrap();
 
-        assert_eq!(
-            found,
-            Backends { nats_url: "nats://given".to_owned(), ..backends("started") }
-        );
+        assert_eq!(found, Backends { nats_url: "nats://given".to_owned(), ..backends("started") });
     }
 
     #[tokio::test]
@@ -356,18 +381,19 @@ mod tests {
     async fn a_killed_postgres_comes_back_where_it_was_with_what_was_committed() {
         let own = OwnBackends::start().await.unwrap();
         let url = own.urls().admin_url.clone();
-        let before = sqlx::PgPool::connect(&url).await.unwrap();
+        let mut before = PgConnection::connect(&url).await.unwrap();
         sqlx::raw_sql("create table kept (id int); insert into kept values (7)")
-            .execute(&before)
+            .execute(&mut before)
             .await
             .unwrap();
 
         own.kill(Server::Postgres).await.unwrap();
-        assert!(sqlx::PgPool::connect(&url).await.is_err());
+        assert!(PgConnection::connect(&url).await.is_err());
         own.restart(Server::Postgres).await.unwrap();
 
-        let after = sqlx::PgPool::connect(&url).await.unwrap();
-        let id: i32 = sqlx::query_scalar("select id from kept").fetch_one(&after).await.unwrap();
+        let mut after = PgConnection::connect(&url).await.unwrap();
+        let id: i32 =
+            sqlx::query_scalar("select id from kept").fetch_one(&mut after).await.unwrap();
         assert_eq!(id, 7);
     }
 }

@@ -12,23 +12,23 @@
 //! | [`process`] | a service as a child process, to be killed or paused |
 
 pub mod backends;
-//pub mod faults;
-//mod http;
-//pub mod model;
+pub mod faults;
+mod http;
+pub mod model;
 pub mod nats;
 pub mod postgres;
-//pub mod process;
-//pub mod proxy;
+pub mod process;
+pub mod proxy;
 pub mod redis;
 mod scratch;
-//pub mod telegram;
-//pub mod webhook;
+pub mod telegram;
+pub mod webhook;
 
 pub use backends::{Backends, OwnBackends};
-//pub use faults::{Fault, Faults};
-//pub use model::{FakeModel, Reply};
+pub use faults::{Fault, Faults};
+pub use model::{FakeModel, Reply};
 pub use postgres::Database;
-//pub use process::Process;
-//pub use proxy::Proxy;
-//pub use telegram::FakeTelegram;
-//pub use webhook::FakeReceiver;
+pub use process::Process;
+pub use proxy::Proxy;
+pub use telegram::FakeTelegram;
+pub use webhook::FakeReceiver;

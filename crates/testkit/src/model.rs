@@ -1,0 +1,249 @@
+//! A scripted model behind the Chat Completions API.
+//!
+//! What it answers, in this order of precedence: the next reply that was queued
+//! ([`FakeModel::queue`]), what the test's function says ([`FakeModel::answer`]), or
+//! `echo: <the last user text>`.
+//!
+//! It also checks every request, as a real provider would: an assistant's tool call has exactly
+//! one result, right after it, and a result has a call. What breaks that is in
+//! [`FakeModel::violations`]; a test should assert that it is empty.
+//!
+//! It is cheap on purpose, since the benchmark stands on it: after [`FakeModel::forget_requests`]
+//! nothing is kept, and only what is needed to answer is parsed.
+
+mod check;
+mod reply;
+mod wire;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use serde_json::Value;
+
+pub use reply::{Reply, ToolCall, Usage};
+
+use crate::http::Server;
+use crate::scratch::lock;
+use wire::Essentials;
+
+/// A model on a loopback port; it is gone when dropped.
+#[derive(Debug)]
+pub struct FakeModel {
+    server: Server,
+    shared: Arc<Shared>,
+}
+
+/// A request as the model got it.
+#[derive(Debug, Clone)]
+pub struct Request {
+    /// The JSON body.
+    pub body: Value,
+    /// What was sent as bearer token.
+    pub key: Option<String>,
+    /// When it came.
+    pub at: Instant,
+}
+
+impl Request {
+    /// The conversation.
+    #[must_use]
+    pub fn messages(&self) -> &[Value] {
+        self.body["messages"].as_array().map_or(&[], Vec::as_slice)
+    }
+
+    /// What the user said last, parts of text joined.
+    #[must_use]
+    pub fn last_user_text(&self) -> String {
+        let last = self.messages().iter().rev().find(|message| message["role"] == "user");
+        last.map(|message| wire::text(&message["content"])).unwrap_or_default()
+    }
+
+    /// The results of tools that the model has not answered yet: (call id, text).
+    #[must_use]
+    pub fn tool_results(&self) -> Vec<(String, String)> {
+        let newest = self.messages().iter().rev().take_while(|message| message["role"] == "tool");
+        let mut results: Vec<_> = newest
+            .map(|message| {
+                let id = message["tool_call_id"].as_str().unwrap_or_default().to_owned();
+                (id, wire::text(&message["content"]))
+            })
+            .collect();
+        results.reverse();
+        results
+    }
+
+    /// The names of the tools on offer.
+    #[must_use]
+    pub fn tool_names(&self) -> Vec<&str> {
+        let tools = self.body["tools"].as_array().map_or(&[][..], Vec::as_slice);
+        tools.iter().filter_map(|tool| tool["function"]["name"].as_str()).collect()
+    }
+}
+
+type Answer = Arc<dyn Fn(&Request) -> Reply + Send + Sync>;
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<VecDeque<Reply>>,
+    answer: Mutex<Option<Answer>>,
+    latency: Mutex<Duration>,
+    pace: Mutex<Duration>,
+    requests: Mutex<Vec<Arc<Request>>>,
+    violations: Mutex<Vec<String>>,
+    forgetful: AtomicBool,
+    count: AtomicU64,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("queue", &self.queue).finish_non_exhaustive()
+    }
+}
+
+impl FakeModel {
+    /// A model that echoes.
+    ///
+    /// # Errors
+    ///
+    /// If there is no port.
+    pub async fn start() -> anyhow::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let router = Router::new()
+            .route("/v1/chat/completions", post(complete))
+            .route("/v1/models", get(async || wire::models()))
+            .with_state(Arc::clone(&shared));
+        Ok(Self { server: Server::start(router).await?, shared })
+    }
+
+    /// The base URL, as one configures a provider: `http://127.0.0.1:…/v1`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.server.addr())
+    }
+
+    /// The address, for a [`crate::Proxy`].
+    #[must_use]
+    pub const fn addr(&self) -> std::net::SocketAddr {
+        self.server.addr()
+    }
+
+    /// Answers the next requests with these, in this order, after those already queued.
+    pub fn queue(&self, replies: impl IntoIterator<Item = Reply>) {
+        lock(&self.shared.queue).extend(replies);
+    }
+
+    /// How many queued replies nobody has asked for yet.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        lock(&self.shared.queue).len()
+    }
+
+    /// Answers with what this function says, when nothing is queued.
+    pub fn answer(&self, with: impl Fn(&Request) -> Reply + Send + Sync + 'static) {
+        *lock(&self.shared.answer) = Some(Arc::new(with));
+    }
+
+    /// Waits this long before the first byte of each answer.
+    pub fn latency(&self, latency: Duration) {
+        *lock(&self.shared.latency) = latency;
+    }
+
+    /// Waits this long before each further chunk of a stream.
+    pub fn pace(&self, pace: Duration) {
+        *lock(&self.shared.pace) = pace;
+    }
+
+    /// Keeps and checks no requests from now on: for benchmarks.
+    pub fn forget_requests(&self) {
+        self.shared.forgetful.store(true, Ordering::Relaxed);
+        lock(&self.shared.requests).clear();
+    }
+
+    /// How many requests came, kept or not.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.shared.count.load(Ordering::Relaxed)
+    }
+
+    /// The requests, oldest first.
+    #[must_use]
+    pub fn requests(&self) -> Vec<Arc<Request>> {
+        lock(&self.shared.requests).clone()
+    }
+
+    /// What was wrong with the requests.
+    #[must_use]
+    pub fn violations(&self) -> Vec<String> {
+        lock(&self.shared.violations).clone()
+    }
+}
+
+async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+    let number = shared.count.fetch_add(1, Ordering::Relaxed) + 1;
+    let essentials: Essentials<'_> = match serde_json::from_slice(&body) {
+        Ok(essentials) => essentials,
+        Err(e) => {
+            lock(&shared.violations).push(format!("request {number} is not a completion: {e}"));
+            return (StatusCode::BAD_REQUEST, wire::error(400, "the body is not valid"))
+                .into_response();
+        }
+    };
+    let reply = shared.reply(number, &essentials, &headers, &body);
+    let latency = *lock(&shared.latency);
+    if !latency.is_zero() {
+        tokio::time::sleep(latency).await;
+    }
+    let pace = *lock(&shared.pace);
+    wire::respond(reply, number, &essentials, body.len(), pace).await
+}
+
+impl Shared {
+    fn reply(
+        &self,
+        number: u64,
+        essentials: &Essentials<'_>,
+        headers: &HeaderMap,
+        body: &Bytes,
+    ) -> Reply {
+        let answer = lock(&self.answer).clone();
+        let keeps = !self.forgetful.load(Ordering::Relaxed);
+        let request = (keeps || answer.is_some()).then(|| Arc::new(whole(headers, body)));
+        if let Some(request) = request.as_ref().filter(|_| keeps) {
+            let found = check::violations(request.messages());
+            if !found.is_empty() {
+                let found = found.into_iter().map(|what| format!("request {number}: {what}"));
+                lock(&self.violations).extend(found);
+            }
+            lock(&self.requests).push(Arc::clone(request));
+        }
+        if let Some(queued) = lock(&self.queue).pop_front() {
+            return queued;
+        }
+        match (answer, request) {
+            (Some(answer), Some(request)) => answer(&request),
+            _ => Reply::text(format!("echo: {}", essentials.last_user_text())),
+        }
+    }
+}
+
+fn whole(headers: &HeaderMap, body: &Bytes) -> Request {
+    let key = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+    Request {
+        // Parsed before, if only in part.
+        body: serde_json::from_slice(body).unwrap_or_default(),
+        key: key.map(|key| key.trim_start_matches("Bearer ").to_owned()),
+        at: Instant::now(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

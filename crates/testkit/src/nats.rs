@@ -70,9 +70,7 @@ async fn delete_streams(url: String, unwanted: impl Fn(&str) -> bool) -> anyhow:
 }
 
 fn is_leftover(name: &str) -> bool {
-    name.strip_prefix(PREFIX)
-        .and_then(scratch::age)
-        .is_some_and(|age| age > scratch::LEFTOVER)
+    name.strip_prefix(PREFIX).and_then(scratch::age).is_some_and(|age| age > scratch::LEFTOVER)
 }
 
 #[cfg(test)]
@@ -97,8 +95,7 @@ mod tests {
             };
             context.create_stream(config).await.unwrap();
         }
-        let (gone, kept) =
-            (format!("{}_RUNS", ours.prefix()), format!("{}_RUNS", other.prefix()));
+        let (gone, kept) = (format!("{}_RUNS", ours.prefix()), format!("{}_RUNS", other.prefix()));
 
         drop(ours);
 

@@ -151,7 +151,8 @@ async fn prepare_template(
 }
 
 async fn is_ready(admin: &mut PgConnection, name: &str) -> anyhow::Result<bool> {
-    const SQL: &str = "select exists (select from pg_database where datname = $1 and datistemplate)";
+    const SQL: &str =
+        "select exists (select from pg_database where datname = $1 and datistemplate)";
     Ok(sqlx::query_scalar(SQL).bind(name).fetch_one(admin).await?)
 }
 
@@ -219,6 +220,7 @@ fn with_database(url: &str, name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
@@ -283,6 +285,7 @@ mod tests {
     async fn a_template_is_prepared_once_and_its_copies_are_apart() {
         let template = Uuid::now_v7().simple().to_string();
         let prepared = AtomicU32::new(0);
+        let left_open = Mutex::new(Vec::new());
         let make = || {
             Database::create_from(&template, async |url| {
                 prepared.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +293,8 @@ mod tests {
                 sqlx::raw_sql("create table numbers (n int); insert into numbers values (1)")
                     .execute(&mut connection)
                     .await?;
-                Ok(()) // without closing it
+                left_open.lock().unwrap().push(connection);
+                Ok(())
             })
         };
 

@@ -1,1 +1,34 @@
-//! holdfast-tools
+//! What an agent can do besides talk.
+//!
+//! | tool | effect | what |
+//! |---|---|---|
+//! | `session_status` | reads | how this session stands |
+//! | `agents_list` | reads | the tenant's agents |
+//! | `sessions_list` | reads | the tenant's sessions |
+//! | `sessions_history` | reads | what was said in one of them |
+//! | `message` | writes | sends a message on a channel |
+//!
+//! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
+//! those that an agent has. What they know of the mesh they ask of [`Mesh`],
+//! which the runner implements.
+
+mod agents_list;
+mod mesh;
+mod message;
+mod registry;
+mod session_status;
+mod sessions_history;
+mod sessions_list;
+mod tool;
+
+pub use agents_list::AgentsList;
+pub use mesh::{
+    AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
+    SessionStatus as Status, To, Which,
+};
+pub use message::Message;
+pub use registry::{MOST_OUTPUT, Registry};
+pub use session_status::SessionStatus;
+pub use sessions_history::SessionsHistory;
+pub use sessions_list::SessionsList;
+pub use tool::{Call, Tool, ToolError};

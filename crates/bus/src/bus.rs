@@ -1,0 +1,204 @@
+//! The connection.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::{
+    Client, ConnectOptions, Event, HeaderMap, ServerAddr, connection::State, jetstream,
+};
+use bytes::Bytes;
+use futures::FutureExt as _;
+use holdfast_kit::trace;
+use secrecy::ExposeSecret as _;
+use tokio::time::{sleep, timeout};
+use tracing::{debug, info, warn};
+
+use crate::{Config, Error, Subject, Subscription};
+
+/// How long JetStream may take to answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+
+/// NATS, as far as Holdfast uses it. Cheap to clone.
+#[derive(Clone)]
+pub struct Bus {
+    pub(crate) client: Client,
+    pub(crate) jetstream: jetstream::Context,
+    pub(crate) config: Arc<Config>,
+}
+
+impl fmt::Debug for Bus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bus").field("prefix", &self.config.prefix).finish_non_exhaustive()
+    }
+}
+
+impl Bus {
+    /// Connects as `name`, which NATS shows among its clients. NATS need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// If a setting cannot be used.
+    pub async fn connect(config: &Config, name: &str) -> Result<Self, Error> {
+        let what = "write letters, digits, `-` and `_`";
+        if !config.prefix.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_') {
+            return Err(Error::Config { setting: "prefix", what });
+        }
+        let what = "write `nats://host:4222`, several separated by commas";
+        let url = |_| Error::Config { setting: "url", what };
+        let servers = config.url.expose_secret().split(',').map(|url| url.trim().parse());
+        let servers: Vec<ServerAddr> = servers.collect::<Result<_, _>>().map_err(url)?;
+
+        let known_down = Arc::new(AtomicBool::new(false));
+        let client = ConnectOptions::new()
+            .name(name)
+            .retry_on_initial_connect()
+            .connection_timeout(config.connect_timeout)
+            .request_timeout(Some(PATIENCE))
+            .reconnect_delay_callback(delay)
+            .event_callback({
+                let known_down = Arc::clone(&known_down);
+                move |event| {
+                    tell(&event, &known_down);
+                    std::future::ready(())
+                }
+            })
+            .connect(servers)
+            .await
+            .map_err(|error| Error::Unavailable(Some(error.into())))?;
+        tokio::spawn(tell_if_absent(client.clone(), config.connect_timeout, known_down));
+
+        let mut jetstream = jetstream::new(client.clone());
+        jetstream.set_timeout(PATIENCE);
+        Ok(Self { client, jetstream, config: Arc::new(config.clone()) })
+    }
+
+    /// Whether NATS is there now.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// Sends at once, or drops and counts: it neither waits nor fails.
+    pub fn publish(&self, subject: &Subject, payload: Bytes) {
+        // The client would keep it for later; a hint that is late is worse than none.
+        if !self.is_connected() {
+            dropped(subject, "nats is not there");
+            return;
+        }
+        let publish = self.client.publish_with_headers(self.prefixed(subject), headers(), payload);
+        // Ready at once unless the client's queue is full. `unconstrained`, since a task that
+        // has used up its budget would see a full queue that is none.
+        match tokio::task::unconstrained(publish).now_or_never() {
+            Some(Ok(())) => {}
+            Some(Err(error)) => dropped(subject, &error.to_string()),
+            None => dropped(subject, "too much is waiting to be sent"),
+        }
+    }
+
+    /// Waits until what was published is on its way, or a second has passed. Call it before the end.
+    pub async fn flush(&self) {
+        if self.is_connected()
+            && !matches!(timeout(PATIENCE / 2, self.client.flush()).await, Ok(Ok(())))
+        {
+            debug!("what was published last may be lost");
+        }
+    }
+
+    /// Listens to a subject. NATS need not be there: the subscription begins when it is.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn subscribe(&self, subject: &Subject) -> Result<Subscription, Error> {
+        let subscribe = self.client.subscribe(self.prefixed(subject));
+        Ok(Subscription::new(self, waited(subscribe).await?))
+    }
+
+    /// As [`subscribe`](Self::subscribe), but each message goes to one member of `group` only.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn subscribe_queue(
+        &self,
+        subject: &Subject,
+        group: &str,
+    ) -> Result<Subscription, Error> {
+        let subscribe = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
+        Ok(Subscription::new(self, waited(subscribe).await?))
+    }
+
+    pub(crate) fn prefixed(&self, subject: &Subject) -> String {
+        match self.config.prefix.as_str() {
+            "" => subject.to_string(),
+            prefix => format!("{prefix}.{subject}"),
+        }
+    }
+}
+
+/// The headers of everything that is sent: the trace it belongs to.
+pub(crate) fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Some(traceparent) = trace::current() {
+        headers.insert(trace::TRACEPARENT, traceparent);
+    }
+    headers
+}
+
+async fn waited<T, E: Into<anyhow::Error>>(
+    subscribe: impl Future<Output = Result<T, E>>,
+) -> Result<T, Error> {
+    match timeout(PATIENCE, subscribe).await {
+        Ok(outcome) => outcome.map_err(|error| Error::Unavailable(Some(error.into()))),
+        Err(_) => Err(Error::Unavailable(None)),
+    }
+}
+
+fn dropped(subject: &Subject, why: &str) {
+    metrics::counter!("holdfast_bus_dropped_total", "kind" => subject.family()).increment(1);
+    debug!(%subject, why, "a message was dropped");
+}
+
+/// 0, then 50 ms doubling to 2 s.
+fn delay(attempt: usize) -> Duration {
+    let doublings = u32::try_from(attempt.saturating_sub(2)).unwrap_or(u32::MAX).min(6);
+    match attempt {
+        0 | 1 => Duration::ZERO,
+        _ => (Duration::from_millis(50) * 2_u32.pow(doublings)).min(Duration::from_secs(2)),
+    }
+}
+
+fn tell(event: &Event, known_down: &AtomicBool) {
+    match event {
+        Event::Connected => {
+            if known_down.swap(false, Ordering::Relaxed) {
+                info!("nats is back");
+            }
+        }
+        Event::Disconnected => {
+            if !known_down.swap(true, Ordering::Relaxed) {
+                warn!("nats is gone; going on without wake-ups, a poll finds what is to do");
+            }
+        }
+        Event::SlowConsumer(_) => {
+            metrics::counter!("holdfast_bus_dropped_total", "kind" => "received").increment(1);
+        }
+        Event::LameDuckMode | Event::Draining | Event::Closed => debug!(%event, "nats"),
+        Event::ServerError(error) => warn!(%error, "nats reports an error"),
+        Event::ClientError(error) => debug!(%error, "nats reports an error"),
+    }
+}
+
+/// The client tells of a connection that ends, not of one that never began.
+async fn tell_if_absent(client: Client, after: Duration, known_down: Arc<AtomicBool>) {
+    sleep(after).await;
+    if client.connection_state() != State::Connected {
+        tell(&Event::Disconnected, &known_down);
+    }
+}

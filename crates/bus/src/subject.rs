@@ -1,0 +1,114 @@
+//! Every subject, in one place. Ids are written as plain UUIDs.
+
+use std::fmt;
+
+use holdfast_types::{RunnerId, SessionId, TenantId};
+
+/// A subject of Holdfast's, without the installation's prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Subject(String);
+
+impl Subject {
+    /// `evt.<tenant>.<family>.<session>`: what happened, kept by JetStream.
+    #[must_use]
+    pub fn event(tenant: TenantId, family: &str, session: SessionId) -> Self {
+        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
+        Self(format!("evt.{}.{}.{}", tenant.simple(), token(family), session.simple()))
+    }
+
+    /// `evt.<tenant>.>`: all that happens to a tenant.
+    #[must_use]
+    pub fn events_of(tenant: TenantId) -> Self {
+        Self(format!("evt.{}.>", tenant.as_uuid().simple()))
+    }
+
+    /// `evt.<tenant>.*.<session>`: all that happens in a session.
+    #[must_use]
+    pub fn events_in(tenant: TenantId, session: SessionId) -> Self {
+        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
+        Self(format!("evt.{}.*.{}", tenant.simple(), session.simple()))
+    }
+
+    /// `dlt.<tenant>.<session>`: replies as they are written.
+    #[must_use]
+    pub fn deltas(tenant: TenantId, session: SessionId) -> Self {
+        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
+        Self(format!("dlt.{}.{}", tenant.simple(), session.simple()))
+    }
+
+    /// `wake.run`: there may be a session to claim.
+    #[must_use]
+    pub fn wake_run() -> Self {
+        Self("wake.run".to_owned())
+    }
+
+    /// `wake.deliver.<channel>`: there may be a delivery to claim.
+    #[must_use]
+    pub fn wake_deliver(channel: &str) -> Self {
+        Self(format!("wake.deliver.{}", token(channel)))
+    }
+
+    /// `ctl.<runner>`: something for one runner.
+    #[must_use]
+    pub fn control(runner: RunnerId) -> Self {
+        Self(format!("ctl.{}", runner.as_uuid().simple()))
+    }
+
+    /// The subject.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What its drops are counted under: its first word.
+    pub(crate) fn family(&self) -> &'static str {
+        match self.0.split('.').next() {
+            Some("evt") => "evt",
+            Some("dlt") => "dlt",
+            Some("wake") => "wake",
+            Some("ctl") => "ctl",
+            _ => "other",
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One token of a subject: what has a meaning there, or none, becomes `_`.
+fn token(text: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+    match text {
+        "" => "_".to_owned(),
+        text => text.chars().map(plain).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn subjects_have_the_form_that_the_design_gives_them() {
+        let tenant = TenantId::from(Uuid::nil());
+        let session = SessionId::from(Uuid::max());
+
+        assert_eq!(
+            Subject::event(tenant, "runs", session).as_str(),
+            "evt.00000000000000000000000000000000.runs.ffffffffffffffffffffffffffffffff"
+        );
+        assert_eq!(Subject::wake_deliver("telegram").as_str(), "wake.deliver.telegram");
+    }
+
+    #[test]
+    fn a_name_cannot_reach_other_subjects() {
+        for (given, taken) in [("a.b", "a_b"), ("*", "_"), (">", "_"), ("x y", "x_y"), ("", "_")] {
+            assert_eq!(Subject::wake_deliver(given).as_str(), format!("wake.deliver.{taken}"));
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What arrives.
+
+use std::fmt;
+
+use async_nats::Subscriber;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use holdfast_kit::trace;
+use serde::de::DeserializeOwned;
+use tracing::debug;
+
+use crate::Bus;
+
+/// Something that arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Where, without the installation's prefix.
+    pub subject: String,
+    /// What.
+    pub payload: Bytes,
+    /// The trace it belongs to, for `holdfast_kit::trace::continue_from`.
+    pub trace: Option<String>,
+}
+
+/// Messages of one subject, as they arrive. It outlives the connection; what is sent meanwhile is lost.
+pub struct Subscription {
+    subscriber: Subscriber,
+    prefix: usize,
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").finish_non_exhaustive()
+    }
+}
+
+impl Subscription {
+    pub(crate) fn new(bus: &Bus, subscriber: Subscriber) -> Self {
+        let prefix = match bus.config.prefix.len() {
+            0 => 0,
+            length => length + 1,
+        };
+        Self { subscriber, prefix }
+    }
+
+    /// The next message; `None` once the process' connection has been closed for good.
+    pub async fn next(&mut self) -> Option<Message> {
+        let message = self.subscriber.next().await?;
+        let headers = message.headers.as_ref();
+        let trace = headers.and_then(|headers| headers.get(trace::TRACEPARENT));
+        Some(Message {
+            subject: message.subject.as_str().get(self.prefix..).unwrap_or_default().to_owned(),
+            trace: trace.map(|value| value.as_str().to_owned()),
+            payload: message.payload,
+        })
+    }
+
+    /// The next message that can be understood: what cannot was sent by another version.
+    pub(crate) async fn next_json<T: DeserializeOwned>(&mut self) -> Option<T> {
+        loop {
+            let message = self.next().await?;
+            match serde_json::from_slice(&message.payload) {
+                Ok(value) => return Some(value),
+                Err(error) => {
+                    let bytes = message.payload.len();
+                    debug!(subject = message.subject, bytes, %error, "a message is not understood");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Hints, deltas and words to a runner.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use holdfast_bus::{Control, ControlKind, Delta, DeltaBody, Subject};
+use holdfast_types::{RunId, RunnerId, SessionId, TenantId};
+
+use crate::world::{World, soon};
+
+fn text(n: u32) -> Delta {
+    let body = DeltaBody::Text { text: format!("word {n} ") };
+    Delta { run: RunId::generate(), epoch: 1, step: 0, n, body }
+}
+
+#[tokio::test]
+async fn a_token_wakes_one_runner_of_all() {
+    let world = World::new().await;
+    let other = world.elsewhere().await;
+    let (mut one, mut two) =
+        (world.bus.run_wakes().await.unwrap(), other.run_wakes().await.unwrap());
+    let mut all = world.bus.subscribe(&Subject::wake_run()).await.unwrap();
+    world.bus.flush().await;
+    other.flush().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+
+    for _ in 0..10 {
+        world.bus.wake_run(0);
+    }
+    for _ in 0..10 {
+        assert_eq!(soon(all.next()).await.unwrap().subject, "wake.run");
+    }
+
+    let mut woken = 0;
+    let quiet = Duration::from_millis(200);
+    while tokio::time::timeout(quiet, async {
+        tokio::select! { _ = one.next() => (), _ = two.next() => () }
+    })
+    .await
+    .is_ok()
+    {
+        woken += 1;
+    }
+    assert_eq!(woken, 10);
+}
+
+#[tokio::test]
+async fn a_delayed_token_comes_later() {
+    let world = World::new().await;
+    let mut wakes = world.bus.run_wakes().await.unwrap();
+    let began = Instant::now();
+
+    world.bus.wake_run(150);
+
+    soon(wakes.next()).await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(150));
+}
+
+#[tokio::test]
+async fn a_channels_token_wakes_no_other_channel() {
+    let world = World::new().await;
+    let mut slack = world.bus.deliver_wakes("slack").await.unwrap();
+    let mut telegram = world.bus.deliver_wakes("telegram").await.unwrap();
+
+    world.bus.wake_deliver("telegram");
+    world.bus.wake_deliver("slack");
+
+    assert_eq!(soon(slack.next()).await.unwrap().subject, "wake.deliver.slack");
+    assert_eq!(soon(telegram.next()).await.unwrap().subject, "wake.deliver.telegram");
+}
+
+#[tokio::test]
+async fn deltas_arrive_in_order_and_only_where_they_belong() {
+    let world = World::new().await;
+    let (tenant, session) = (TenantId::generate(), SessionId::generate());
+    let mut heard = world.bus.subscribe_deltas(tenant, session).await.unwrap();
+    world.bus.publish(&Subject::deltas(tenant, session), Bytes::from_static(b"from the future"));
+
+    world.bus.publish_delta(tenant, SessionId::generate(), &text(100));
+    world.bus.publish_delta(TenantId::generate(), session, &text(200));
+    let sent: Vec<Delta> = (0..2000).map(text).collect();
+    for (n, delta) in sent.iter().enumerate() {
+        world.bus.publish_delta(tenant, session, delta);
+        if n % 500 == 0 {
+            world.bus.flush().await;
+        }
+    }
+
+    for delta in sent {
+        assert_eq!(soon(heard.next()).await, Some(delta));
+    }
+}
+
+#[tokio::test]
+async fn a_runner_hears_what_is_meant_for_it() {
+    let world = World::new().await;
+    let (runner, other) = (RunnerId::generate(), RunnerId::generate());
+    let mut heard = world.bus.controls(runner).await.unwrap();
+    let control =
+        |epoch| Control { session: SessionId::generate(), kind: ControlKind::Cancel, epoch };
+    let (theirs, ours) = (control(1), control(2));
+
+    world.bus.control(other, &theirs);
+    world.bus.control(runner, &ours);
+
+    assert_eq!(soon(heard.next()).await, Some(ours));
+}
+
+#[tokio::test]
+async fn two_installations_do_not_hear_each_other() {
+    let (ours, theirs) = (World::new().await, World::new().await);
+    let mut heard = ours.bus.run_wakes().await.unwrap();
+
+    theirs.bus.wake_run(0);
+    theirs.bus.flush().await;
+
+    let wait = tokio::time::timeout(Duration::from_millis(200), heard.next()).await;
+    assert!(wait.is_err());
+}

@@ -1,0 +1,8 @@
+//! What the bus promises, on a real NATS.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
+mod core;
+mod events;
+mod outage;
+mod world;

@@ -1,0 +1,157 @@
+//! A tenant's account on a channel: a bot, a webhook.
+
+use std::fmt;
+
+use holdfast_types::{AccountId, account_name};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::Error;
+
+/// The channels that there are, and the secret that an account on each cannot do without.
+///
+/// What else an account may hold is the channel's own affair: its bridge reads it.
+pub const CHANNELS: [(&str, &str); 2] = [("telegram", "token"), ("webhook", "secret")];
+
+const LONGEST: usize = 16 * 1024;
+
+/// A channel account, without its secrets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Account {
+    /// Its id.
+    pub id: AccountId,
+    /// The channel.
+    pub channel: String,
+    /// Its name, which bindings use.
+    pub name: String,
+    /// Whether it is served.
+    pub enabled: bool,
+    /// What is no secret: a JSON object.
+    pub settings: Value,
+    /// Grows with each change: a bridge that sees another reads it anew.
+    pub version: i64,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// A channel account with its secrets, for the bridge that serves it.
+#[derive(Clone, PartialEq)]
+pub struct OpenAccount {
+    /// The account.
+    pub account: Account,
+    /// What is secret: a JSON object.
+    pub secrets: Value,
+}
+
+impl fmt::Debug for OpenAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAccount").field("account", &self.account).finish_non_exhaustive()
+    }
+}
+
+/// A channel account to make, or what one is to become.
+#[derive(Clone)]
+pub struct NewAccount {
+    /// The channel, of [`CHANNELS`]; it never changes.
+    pub channel: String,
+    /// Its name; any text becomes one, and an empty one is `default`.
+    pub name: String,
+    /// Whether it is served.
+    pub enabled: bool,
+    /// What is no secret.
+    pub settings: Value,
+    /// What is; `None` keeps what is stored.
+    pub secrets: Option<Value>,
+}
+
+impl fmt::Debug for NewAccount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewAccount")
+            .field("channel", &self.channel)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl NewAccount {
+    /// Refuses what could never work; makes the name one.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        self.channel = self.channel.trim().to_lowercase();
+        let Some((_, needed)) = CHANNELS.iter().find(|(channel, _)| *channel == self.channel) else {
+            let shown: String = self.channel.chars().take(80).collect();
+            let known: Vec<&str> = CHANNELS.iter().map(|(channel, _)| *channel).collect();
+            return Err(Error::Invalid(format!(
+                "`{shown}` is not a channel: use {}",
+                known.join(" or ")
+            )));
+        };
+        self.name = account_name(&self.name);
+        check_object("settings", &self.settings)?;
+        if let Some(secrets) = &self.secrets {
+            check_object("secrets", secrets)?;
+            let given = secrets.get(needed).and_then(Value::as_str).unwrap_or_default();
+            if given.trim().is_empty() {
+                return Err(Error::Invalid(format!(
+                    "the secrets of a {} account need a `{needed}`: write {{\"{needed}\": \"…\"}}",
+                    self.channel
+                )));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn check_object(what: &str, value: &Value) -> Result<(), Error> {
+    if !value.is_object() {
+        return Err(Error::Invalid(format!("an account's {what} are a JSON object: write {{…}}")));
+    }
+    let length = value.to_string().len();
+    if length > LONGEST {
+        return Err(Error::Invalid(format!(
+            "an account's {what} have {LONGEST} bytes at most, and these {length}"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn new(channel: &str, settings: Value, secrets: Option<Value>) -> Result<NewAccount, Error> {
+        let (channel, name) = (channel.to_owned(), "My Bot".to_owned());
+        NewAccount { channel, name, enabled: true, settings, secrets }.check()
+    }
+
+    #[test]
+    fn each_channel_needs_its_own_secret() {
+        assert!(new("Telegram", json!({}), Some(json!({"token": "1:a"}))).is_ok());
+        assert!(new("webhook", json!({}), Some(json!({"secret": "s"}))).is_ok());
+        for secrets in [json!({"secret": "s"}), json!({"token": " "}), json!({"token": 1}), json!([])] {
+            assert!(new("telegram", json!({}), Some(secrets.clone())).is_err(), "{secrets}");
+        }
+        assert_eq!(new("telegram", json!({}), None).unwrap().name, "my-bot");
+    }
+
+    #[test]
+    fn an_unknown_channel_is_refused_with_those_that_there_are() {
+        let error = new("irc", json!({}), None).unwrap_err().to_string();
+
+        assert_eq!(error, "`irc` is not a channel: use telegram or webhook");
+    }
+
+    #[test]
+    fn settings_are_an_object_of_a_bearable_size() {
+        assert!(new("webhook", json!("x"), None).is_err());
+        assert!(new("webhook", json!({"x": "x".repeat(20_000)}), None).is_err());
+    }
+
+    #[test]
+    fn the_secrets_are_not_shown() {
+        let account = new("telegram", json!({}), Some(json!({"token": "1:hush"}))).unwrap();
+
+        assert!(!format!("{account:?}").contains("hush"));
+    }
+}

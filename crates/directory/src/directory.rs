@@ -1,0 +1,65 @@
+//! The directory itself; what it can do is in `verbs`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{KeyId, TenantId};
+use secrecy::SecretString;
+
+use crate::{DataKey, Error, Routing, Seal, cache::Cache, store, verbs::KnownKey};
+
+/// How long a key that was looked up is believed, in this process.
+const KEYS_FOR: Duration = Duration::from_secs(5);
+const MOST_KEYS: usize = 20_000;
+/// How long a tenant's routing is believed, in this process.
+const ROUTING_FOR: Duration = Duration::from_secs(1);
+const MOST_ROUTINGS: usize = 1_000;
+
+/// What tenants have. Cloning shares it.
+#[derive(Clone)]
+pub struct Directory {
+    pub(crate) pools: Pools,
+    pub(crate) seal: Seal,
+    pub(crate) pepper: SecretString,
+    pub(crate) keys: Arc<Cache<KeyId, KnownKey>>,
+    pub(crate) routings: Arc<Cache<TenantId, Arc<Routing>>>,
+}
+
+impl Directory {
+    /// Over the given pools, with the platform's secrets.
+    #[must_use]
+    pub fn new(pools: Pools, seal: Seal, pepper: SecretString) -> Self {
+        Self {
+            pools,
+            seal,
+            pepper,
+            keys: Arc::new(Cache::new(KEYS_FOR, MOST_KEYS)),
+            routings: Arc::new(Cache::new(ROUTING_FOR, MOST_ROUTINGS)),
+        }
+    }
+
+    /// Begins a change of a tenant's things.
+    ///
+    /// The tenant's row is locked, so that changes of one tenant come one after the other:
+    /// limits hold, and there is one default agent and one default model.
+    pub(crate) async fn change(&self, tenant: TenantId) -> Result<TenantTx, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        if store::tenants::lock(&mut tx).await? {
+            Ok(tx)
+        } else {
+            Err(Error::not_found("tenant", tenant))
+        }
+    }
+
+    pub(crate) async fn data_key(&self, tx: &mut TenantTx) -> Result<DataKey, Error> {
+        let sealed = store::tenants::data_key(tx).await?;
+        let sealed = sealed.ok_or_else(|| Error::not_found("tenant", tx.tenant()))?;
+        self.seal.data_key(tx.tenant(), &sealed).await
+    }
+}
+
+impl fmt::Debug for Directory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Directory")
+    }
+}

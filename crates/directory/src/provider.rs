@@ -1,0 +1,198 @@
+//! Where a tenant's models are.
+
+use std::fmt;
+
+use holdfast_types::ModelId;
+use secrecy::SecretString;
+
+use crate::{Error, tenant::check_name};
+
+/// The provider that every tenant has without setting it up: offline, and it says so.
+pub(crate) const DEMO: &str = "demo";
+const LONGEST_URL: usize = 2_000;
+const LONGEST_KEY: usize = 8_000;
+
+/// What language a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProviderKind {
+    /// Chat Completions: OpenAI's, and every compatible server's.
+    OpenAi,
+    /// Built in, offline.
+    Demo,
+}
+
+impl ProviderKind {
+    /// The word that the database and the API use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Demo => "demo",
+        }
+    }
+
+    /// The kind that a word names.
+    ///
+    /// # Errors
+    ///
+    /// If it names none.
+    pub fn parse(word: &str) -> Result<Self, Error> {
+        match word {
+            "openai" => Ok(Self::OpenAi),
+            "demo" => Ok(Self::Demo),
+            other => {
+                let other: String = other.chars().take(80).collect();
+                Err(Error::Invalid(format!(
+                    "`{other}` is not a kind of provider: use openai or demo"
+                )))
+            }
+        }
+    }
+}
+
+/// A provider as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Provider {
+    /// The first half of its models' names.
+    pub name: String,
+    /// What language it speaks.
+    pub kind: ProviderKind,
+    /// Where it is; empty is the kind's own place.
+    pub base_url: String,
+    /// Whether an API key is stored.
+    pub has_key: bool,
+    /// The tenant's default model, as `provider:id`, if it is one of this provider's.
+    pub default_model: Option<String>,
+}
+
+/// A provider to set up.
+#[derive(Clone)]
+pub struct NewProvider {
+    /// The first half of its models' names.
+    pub name: String,
+    /// What language it speaks.
+    pub kind: ProviderKind,
+    /// Where it is.
+    pub base_url: String,
+    /// Its API key; `None` keeps the one that is stored.
+    pub api_key: Option<SecretString>,
+    /// A model of it, `gpt-5` or `openai:gpt-5`, that is to be the tenant's default.
+    pub default_model: Option<String>,
+}
+
+impl fmt::Debug for NewProvider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewProvider").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// The model that an agent uses, and how to reach it.
+#[derive(Debug, Clone)]
+pub struct ModelChoice {
+    /// Which, as `provider:id`.
+    pub model: ModelId,
+    /// What language its provider speaks.
+    pub kind: ProviderKind,
+    /// Where it is; empty is the kind's own place.
+    pub base_url: String,
+    /// What to present there.
+    pub api_key: Option<SecretString>,
+}
+
+impl NewProvider {
+    /// Refuses what could never work; writes the default model in full.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        use secrecy::ExposeSecret as _;
+        check_name("provider", &self.name)?;
+        if self.name == DEMO && self.kind != ProviderKind::Demo {
+            return Err(Error::Invalid("`demo` is the built-in provider: take another name".into()));
+        }
+        check_url(&self.base_url)?;
+        let key = self.api_key.as_ref().map(SecretString::expose_secret).unwrap_or_default();
+        if key.len() > LONGEST_KEY || key.chars().any(|c| c.is_control() || !c.is_ascii()) {
+            return Err(Error::Invalid(format!(
+                "an API key has {LONGEST_KEY} characters at most, all of them printable ASCII"
+            )));
+        }
+        self.default_model = match self.default_model {
+            Some(model) => Some(self::default_model(&self.name, &model)?.to_string()),
+            None => None,
+        };
+        Ok(self)
+    }
+}
+
+/// `gpt-5` and `openai:gpt-5` are the same model of `openai`.
+fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
+    let prefix = format!("{provider}:");
+    let id = model.trim();
+    let id = id.strip_prefix(&prefix).unwrap_or(id);
+    format!("{prefix}{id}").parse().map_err(|error: holdfast_types::InvalidModelId| {
+        Error::Invalid(error.to_string())
+    })
+}
+
+fn check_url(url: &str) -> Result<(), Error> {
+    if url.is_empty() {
+        return Ok(());
+    }
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+    let wrong = |c: char| c.is_whitespace() || c.is_control();
+    let host = rest.unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
+    // A password in a URL ends up in logs.
+    if host.is_empty() || host.contains('@') || url.len() > LONGEST_URL || url.contains(wrong) {
+        return Err(Error::Invalid(
+            "a provider's `base_url` begins with https:// or http://, as in \
+             `https://api.openai.com/v1`, and holds no password"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(name: &str, base_url: &str, model: Option<&str>) -> Result<NewProvider, Error> {
+        NewProvider {
+            name: name.to_owned(),
+            kind: ProviderKind::OpenAi,
+            base_url: base_url.to_owned(),
+            api_key: Some("sk-secret".into()),
+            default_model: model.map(str::to_owned),
+        }
+        .check()
+    }
+
+    #[test]
+    fn a_default_model_is_written_in_full() {
+        let model = |given| new("ollama", "", Some(given)).unwrap().default_model.unwrap();
+
+        assert_eq!(model("qwen3:4b"), "ollama:qwen3:4b");
+        assert_eq!(model("ollama:qwen3:4b"), "ollama:qwen3:4b");
+        assert!(new("ollama", "", Some("a b")).is_err());
+    }
+
+    #[test]
+    fn only_urls_of_the_web_are_taken() {
+        for url in ["", "https://api.openai.com/v1", "http://127.0.0.1:11434/v1"] {
+            assert!(new("x", url, None).is_ok(), "{url}");
+        }
+        for url in ["api.openai.com", "file:///etc/passwd", "https://", "http:///v1", "https://a b",
+            "https://user:password@host/"]
+        {
+            assert!(new("x", url, None).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn the_built_in_name_cannot_be_taken_by_another_kind() {
+        assert!(new("demo", "", None).is_err());
+    }
+
+    #[test]
+    fn the_key_is_not_shown() {
+        assert!(!format!("{:?}", new("x", "", None).unwrap()).contains("secret"));
+    }
+}

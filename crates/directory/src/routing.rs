@@ -1,0 +1,409 @@
+//! What a tenant says about who answers whom. How it is applied is the gateway's affair.
+
+use std::sync::OnceLock;
+
+use holdfast_types::{AgentId, Peer, PeerKind, account_name};
+use regex::{Regex, RegexBuilder};
+use tracing::warn;
+use uuid::Uuid;
+
+use crate::{AgentCard, Error, agent::check_tools};
+
+const LONGEST_ID: usize = 256;
+const LONGEST_PATTERN: usize = 1_000;
+/// A compiled pattern, and what its search may remember, in bytes: enough for long lists of
+/// words, too little to hurt.
+const PATTERN_SIZE: usize = 1 << 20;
+
+/// One binding: messages that match go to that agent (spec RTE-004).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Binding {
+    /// Its id.
+    pub id: Uuid,
+    /// The channel, in lower case.
+    pub channel: String,
+    /// The account: empty is the one called `default`, `*` is any.
+    pub account: String,
+    /// The counterpart.
+    pub peer: Option<Peer>,
+    /// The guild, on platforms that have them.
+    pub guild: Option<String>,
+    /// The team, on platforms that have them.
+    pub team: Option<String>,
+    /// Who answers. It may have been deleted since: then the default agent does.
+    pub agent: AgentId,
+}
+
+/// A binding to make.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewBinding {
+    /// The channel.
+    pub channel: String,
+    /// The account: empty is the one called `default`, `*` is any.
+    pub account: String,
+    /// The counterpart.
+    pub peer: Option<Peer>,
+    /// The guild.
+    pub guild: Option<String>,
+    /// The team.
+    pub team: Option<String>,
+    /// The agent's name or id.
+    pub agent: String,
+}
+
+/// One rule: the first that matches takes a message that no binding gave to anybody (RTE-001, C-52).
+#[derive(Debug, Clone)]
+pub struct Rule {
+    /// The channel, in lower case; `None` is any.
+    pub channel: Option<String>,
+    /// Who wrote it; `None` is anybody.
+    pub user_id: Option<String>,
+    /// What is searched for in the text; `None` is anything.
+    pub pattern: Option<Pattern>,
+    /// Who answers. It may have been deleted since: then the default agent does.
+    pub agent: AgentId,
+    /// The tools that the turn may use; `None` leaves the agent's own.
+    pub tools: Option<Vec<String>>,
+}
+
+/// A rule to set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewRule {
+    /// The channel; `None` is any.
+    pub channel: Option<String>,
+    /// Who wrote it; `None` is anybody.
+    pub user_id: Option<String>,
+    /// A regular expression; `None` is anything.
+    pub pattern: Option<String>,
+    /// The agent's name or id.
+    pub agent: String,
+    /// The tools that the turn may use; `None` leaves the agent's own, an empty list allows none.
+    pub tools: Option<Vec<String>>,
+}
+
+/// That somebody is known by another id on a channel (spec SES-007).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The channel, in lower case; empty is any.
+    pub channel: String,
+    /// The id there, in the platform's own case.
+    pub peer: String,
+    /// Who it really is.
+    pub canonical: String,
+}
+
+/// A regular expression, searched for in linear time, and compiled when it is first needed.
+#[derive(Debug, Clone)]
+pub struct Pattern {
+    text: String,
+    regex: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    /// A pattern that was stored, and so was checked before.
+    #[must_use]
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), regex: OnceLock::new() }
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it is found in a text. A pattern that cannot be compiled is found in none.
+    #[must_use]
+    pub fn is_in(&self, text: &str) -> bool {
+        let regex = self.regex.get_or_init(|| {
+            let compiled = compile(&self.text);
+            if compiled.is_err() {
+                warn!("a stored rule's pattern cannot be compiled, so it matches nothing: set it again");
+            }
+            compiled.ok()
+        });
+        regex.as_ref().is_some_and(|regex| regex.is_match(text))
+    }
+}
+
+fn compile(pattern: &str) -> Result<Regex, Error> {
+    let length = pattern.chars().count();
+    if length > LONGEST_PATTERN {
+        return Err(Error::Invalid(format!(
+            "a pattern has {LONGEST_PATTERN} characters at most, and this one {length}"
+        )));
+    }
+    let regex =
+        RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE).build();
+    regex.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) => Error::Invalid(
+            "a pattern is too large once compiled: use fewer or smaller repetitions".to_owned(),
+        ),
+        error => Error::Invalid(format!("a pattern is not a regular expression: {error}")),
+    })
+}
+
+/// All that a tenant says about routing, as it was at one moment.
+#[derive(Debug, Clone)]
+pub struct Routing {
+    agents: Vec<AgentCard>,
+    default: AgentCard,
+    bindings: Vec<Binding>,
+    rules: Vec<Rule>,
+    identities: Vec<Identity>,
+}
+
+impl Routing {
+    /// Puts a snapshot together; bindings and rules in the order in which they count.
+    ///
+    /// # Errors
+    ///
+    /// If there is no agent at all: then nobody could answer.
+    pub fn new(
+        agents: Vec<AgentCard>,
+        bindings: Vec<Binding>,
+        rules: Vec<Rule>,
+        identities: Vec<Identity>,
+    ) -> Result<Self, Error> {
+        // Spec RTE-006: the one that is flagged, else the first.
+        let default = agents.iter().find(|agent| agent.is_default).or_else(|| agents.first());
+        let Some(default) = default.cloned() else {
+            return Err(Error::not_found("agent", "main"));
+        };
+        Ok(Self { agents, default, bindings, rules, identities })
+    }
+
+    /// Who answers where nobody else does.
+    #[must_use]
+    pub const fn default_agent(&self) -> &AgentCard {
+        &self.default
+    }
+
+    /// The agent of that id; the default agent if there is none any more (spec RTE-006).
+    #[must_use]
+    pub fn agent_or_default(&self, id: AgentId) -> &AgentCard {
+        self.agents.iter().find(|agent| agent.id == id).unwrap_or(&self.default)
+    }
+
+    /// The agent of that name or id.
+    #[must_use]
+    pub fn agent(&self, name_or_id: &str) -> Option<&AgentCard> {
+        let wanted = Wanted::parse(name_or_id)?;
+        self.agents.iter().find(|agent| match &wanted {
+            Wanted::Id(id) => agent.id == *id,
+            Wanted::Name(name) => agent.name.as_str() == name,
+        })
+    }
+
+    /// The agents, in the order in which they were made.
+    #[must_use]
+    pub fn agents(&self) -> &[AgentCard] {
+        &self.agents
+    }
+
+    /// The bindings, in the order in which they count.
+    #[must_use]
+    pub fn bindings(&self) -> &[Binding] {
+        &self.bindings
+    }
+
+    /// The rules, in order.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Who a peer really is; `None` if nothing is said of it. The channel's own word goes first.
+    #[must_use]
+    pub fn canonical(&self, channel: &str, peer: &str) -> Option<&str> {
+        let find = |channel: &str| {
+            let found = self.identities.iter().find(|id| id.channel == channel && id.peer == peer);
+            found.map(|identity| identity.canonical.as_str())
+        };
+        find(channel).or_else(|| find(""))
+    }
+}
+
+/// What an agent is asked for by.
+pub(crate) enum Wanted {
+    Id(AgentId),
+    Name(String),
+}
+
+impl Wanted {
+    /// `None` if no agent could have that name.
+    pub(crate) fn parse(name_or_id: &str) -> Option<Self> {
+        if let Ok(id) = name_or_id.parse() {
+            return Some(Self::Id(id));
+        }
+        let name = name_or_id.trim().to_lowercase();
+        // Only a name's own form: otherwise any text without letters would find `main`.
+        (holdfast_types::AgentName::new(&name).as_str() == name).then_some(Self::Name(name))
+    }
+}
+
+impl NewBinding {
+    /// Refuses what could never match; puts the rest in the form that is stored.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        self.channel = channel(&self.channel)?;
+        if self.channel.is_empty() {
+            return Err(Error::Invalid("a binding needs a `channel`".to_owned()));
+        }
+        self.account = match self.account.trim() {
+            "" => String::new(),
+            "*" => "*".to_owned(),
+            name => account_name(name),
+        };
+        if let Some(peer) = &mut self.peer {
+            peer.id = id("peer_id", &peer.id)?;
+            if peer.id.is_empty() {
+                return Err(Error::Invalid("a binding's `peer_kind` needs a `peer_id`".to_owned()));
+            }
+        }
+        self.guild = optional("guild", self.guild)?;
+        self.team = optional("team", self.team)?;
+        Ok(self)
+    }
+
+    /// Whether both match the same messages.
+    pub(crate) fn is_like(&self, other: &Binding) -> bool {
+        self.channel == other.channel
+            && self.account == other.account
+            && self.peer == other.peer
+            && self.guild == other.guild
+            && self.team == other.team
+    }
+}
+
+impl NewRule {
+    /// Refuses what could never match; puts the rest in the form that is stored.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        self.channel = match self.channel {
+            Some(name) => Some(channel(&name)?).filter(|name| !name.is_empty()),
+            None => None,
+        };
+        self.user_id = optional("user_id", self.user_id)?;
+        self.pattern = self.pattern.filter(|pattern| !pattern.is_empty());
+        if let Some(pattern) = &self.pattern {
+            compile(pattern)?;
+        }
+        check_tools(self.tools.as_deref())?;
+        Ok(self)
+    }
+}
+
+impl Identity {
+    /// Refuses what could never match; puts the rest in the form that is stored.
+    pub(crate) fn check(mut self) -> Result<Self, Error> {
+        self.channel = channel(&self.channel)?;
+        self.peer = id("peer", &self.peer)?;
+        self.canonical = id("canonical", &self.canonical)?;
+        if self.peer.is_empty() || self.canonical.is_empty() {
+            return Err(Error::Invalid("an identity needs a `peer` and a `canonical`".to_owned()));
+        }
+        Ok(self)
+    }
+}
+
+/// The word that a binding's `peer_kind` is stored as.
+pub(crate) fn peer_kind(word: &str) -> Option<PeerKind> {
+    [PeerKind::Direct, PeerKind::Group, PeerKind::Channel]
+        .into_iter()
+        .find(|kind| kind.as_str() == word)
+}
+
+pub(crate) fn channel(text: &str) -> Result<String, Error> {
+    Ok(id("channel", text)?.to_lowercase())
+}
+
+fn optional(what: &str, text: Option<String>) -> Result<Option<String>, Error> {
+    match text {
+        Some(text) => Ok(Some(id(what, &text)?).filter(|text| !text.is_empty())),
+        None => Ok(None),
+    }
+}
+
+fn id(what: &str, text: &str) -> Result<String, Error> {
+    let text = text.trim();
+    if text.len() > LONGEST_ID || text.contains(char::is_control) {
+        return Err(Error::Invalid(format!(
+            "`{what}` has {LONGEST_ID} bytes at most and no control characters"
+        )));
+    }
+    Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+
+    fn card(name: &str, is_default: bool) -> AgentCard {
+        let name = holdfast_types::AgentName::new(name);
+        AgentCard { id: AgentId::generate(), name, is_default, settings: Settings::default() }
+    }
+
+    fn routing(agents: Vec<AgentCard>) -> Routing {
+        Routing::new(agents, Vec::new(), Vec::new(), Vec::new()).unwrap()
+    }
+
+    #[test]
+    fn the_default_agent_is_the_flagged_one_else_the_first() {
+        assert_eq!(routing(vec![card("a", false), card("b", true)]).default_agent().name.as_str(), "b");
+        assert_eq!(routing(vec![card("a", false), card("b", false)]).default_agent().name.as_str(), "a");
+        assert!(Routing::new(Vec::new(), Vec::new(), Vec::new(), Vec::new()).is_err());
+    }
+
+    #[test]
+    fn an_agent_is_found_by_its_name_or_id_and_nothing_else_finds_main() {
+        let agents = vec![card("main", true), card("study-coach", false)];
+        let id = agents[1].id;
+        let routing = routing(agents);
+
+        for found in ["study-coach", " Study-Coach", &id.to_string()] {
+            assert_eq!(routing.agent(found).unwrap().id, id, "{found}");
+        }
+        for missing in ["", "语", "study coach", "other", &AgentId::generate().to_string()] {
+            assert!(routing.agent(missing).is_none(), "{missing}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_searched_for_anywhere() {
+        let pattern = Pattern::new("(?i)remind|提醒");
+
+        assert!(pattern.is_in("Please REMIND me"));
+        assert!(pattern.is_in("明天提醒我"));
+        assert!(!pattern.is_in("hello"));
+    }
+
+    #[test]
+    fn a_pattern_that_could_hurt_is_refused() {
+        for pattern in ["(", "a{1000}{1000}", r"(\w{200}){200}", &"x".repeat(1_001)] {
+            let rule = NewRule { pattern: Some(pattern.to_owned()), ..NewRule::default() };
+
+            assert!(matches!(rule.check(), Err(Error::Invalid(_))), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_is_wrong_all_the_same_matches_nothing() {
+        assert!(!Pattern::new("(").is_in("("));
+    }
+
+    #[test]
+    fn a_binding_is_stored_in_one_form() {
+        let binding = NewBinding {
+            channel: " Telegram ".into(),
+            account: "My Bot".into(),
+            guild: Some(" ".into()),
+            ..NewBinding::default()
+        };
+
+        let binding = binding.check().unwrap();
+
+        assert_eq!((binding.channel.as_str(), binding.account.as_str()), ("telegram", "my-bot"));
+        assert_eq!(binding.guild, None);
+        assert!(NewBinding::default().check().is_err());
+    }
+}

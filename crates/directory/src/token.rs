@@ -1,0 +1,111 @@
+//! The text form of an API key: `hf_<id>_<secret>`.
+//!
+//! The id is the key's UUID without dashes, the secret 32 random bytes in
+//! base64url. Only an HMAC of the secret is stored, under a pepper that the
+//! database does not have: whoever steals the table cannot use it, nor put rows
+//! of their own into it that work.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_types::KeyId;
+use secrecy::{ExposeSecret as _, SecretBox, SecretString};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+const PREFIX: &str = "hf_";
+const ID_LENGTH: usize = 32;
+const BLOCK: usize = 64;
+
+pub(crate) type Secret = SecretBox<[u8; 32]>;
+
+/// Makes the secret of a new key.
+pub(crate) fn generate() -> Secret {
+    SecretBox::new(Box::new(rand::random()))
+}
+
+/// What the key's owner is given, this once.
+pub(crate) fn write(key: KeyId, secret: &Secret) -> SecretString {
+    let secret = URL_SAFE_NO_PAD.encode(secret.expose_secret());
+    format!("{PREFIX}{}_{secret}", key.as_uuid().simple()).into()
+}
+
+/// The id and the secret of a text that has the form of a key.
+pub(crate) fn read(text: &str) -> Option<(KeyId, Secret)> {
+    let (id, secret) = text.trim().strip_prefix(PREFIX)?.split_once('_')?;
+    // `try_parse` knows more forms, and a key has only one.
+    let id = (id.len() == ID_LENGTH).then(|| Uuid::try_parse(id).ok())??;
+    let secret = URL_SAFE_NO_PAD.decode(secret).ok()?;
+    let secret: [u8; 32] = secret.try_into().ok()?;
+    Some((KeyId::from(id), SecretBox::new(Box::new(secret))))
+}
+
+/// What is stored of a secret.
+pub(crate) fn digest(pepper: &SecretString, secret: &Secret) -> [u8; 32] {
+    // As HMAC has it: a longer key is hashed, a shorter one is padded with zeros.
+    let pepper = pepper.expose_secret().as_bytes();
+    let mut block = [0; BLOCK];
+    if pepper.len() > BLOCK {
+        block[..32].copy_from_slice(&Sha256::digest(pepper));
+    } else {
+        block[..pepper.len()].copy_from_slice(pepper);
+    }
+    Hmac::<Sha256>::new(&block.into())
+        .chain_update(secret.expose_secret())
+        .finalize()
+        .into_bytes()
+        .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hex(bytes: &[u8]) -> String {
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    #[test]
+    fn a_key_reads_back_as_it_was_written() {
+        let (id, secret) = (KeyId::generate(), generate());
+
+        let text = write(id, &secret);
+        let (read_id, read_secret) = read(text.expose_secret()).unwrap();
+
+        assert_eq!(read_id, id);
+        assert_eq!(read_secret.expose_secret(), secret.expose_secret());
+        assert_eq!(text.expose_secret().len(), 3 + 32 + 1 + 43);
+    }
+
+    #[test]
+    fn what_is_no_key_is_not_read() {
+        let good = write(KeyId::generate(), &generate()).expose_secret().to_owned();
+        let dashed = format!("hf_{}_{}", Uuid::now_v7(), &good[36..]);
+        let short = &good[..good.len() - 1];
+
+        for text in ["", "hf_", "hf__", "sk-1234", short, &good[3..], &dashed, &format!("{good}A")] {
+            assert!(read(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_digest_is_hmac_sha_256() {
+        // Computed with Python's `hmac`, for peppers below and above a block's length.
+        let secret = SecretBox::new(Box::new([7; 32]));
+
+        let short = digest(&"pepper".into(), &secret);
+        let long = digest(&"p".repeat(65).into(), &secret);
+
+        assert_eq!(hex(&short), "b6d9e86cf235b7f7602898493e24da6765fb877a5ba33eb066b2de8b80bdf81f");
+        assert_eq!(hex(&long), "f5ca2051debc25bf88c5ddf159f87c8c1ea13f38bc2ec491e644207bc00d1658");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in ".{0,120}", tail in "[A-Za-z0-9_-]{0,60}") {
+            let _ = read(&text);
+            let _ = read(&format!("hf_{}_{tail}", Uuid::nil().simple()));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! In whose name one service calls another: `x-holdfast-context`.
+//!
+//! The value names the tenant, the service and the moment, and carries an
+//! HMAC-SHA-256 of all three under the mesh's secret. Within its minute it can be
+//! used again by whoever saw it: mTLS or a network policy keeps others away, and
+//! the requests that change something carry a `request_id`.
+
+use std::fmt;
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_types::TenantId;
+use secrecy::{ExposeSecret as _, SecretString};
+use sha2::Sha256;
+
+/// The header, and the metadata key.
+pub const CONTEXT: &str = "x-holdfast-context";
+
+/// For how many seconds a context is good, either way: clocks differ.
+const GOOD_FOR: u64 = 60;
+
+/// The fewest bytes of a secret.
+const SHORTEST: usize = 16;
+
+/// A secret that could be guessed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the mesh's secret has {0} bytes, and {SHORTEST} are the least: try `openssl rand -hex 32`"
+)]
+pub struct WeakSecret(usize);
+
+/// Why a context is not believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidContext {
+    /// It is none.
+    #[error("the context is malformed")]
+    Malformed,
+    /// It was signed with another secret, or changed.
+    #[error("the context's signature is wrong: do all services have the same mesh secret?")]
+    Forged,
+    /// It is from another time.
+    #[error(
+        "the context is {0} s old or early, and {GOOD_FOR} s are the most: are the clocks right?"
+    )]
+    Expired(u64),
+}
+
+/// Signs the contexts of a service's calls, and verifies those of others'.
+#[derive(Clone)]
+pub struct Signer {
+    mac: Hmac<Sha256>,
+}
+
+impl fmt::Debug for Signer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signer")
+    }
+}
+
+impl Signer {
+    /// A signer with the mesh's secret, which every service has.
+    ///
+    /// # Errors
+    ///
+    /// If the secret is too short.
+    pub fn new(secret: &SecretString) -> Result<Self, WeakSecret> {
+        let secret = secret.expose_secret().as_bytes();
+        let weak = || WeakSecret(secret.len());
+        if secret.len() < SHORTEST {
+            return Err(weak());
+        }
+        Hmac::new_from_slice(secret).map(|mac| Self { mac }).map_err(|_| weak())
+    }
+
+    /// The context of a call that `service` makes for a tenant, at `now` in Unix seconds.
+    ///
+    /// A service's name has no dot in it.
+    #[must_use]
+    pub fn sign(&self, tenant: TenantId, service: &str, now: u64) -> String {
+        let claim = format!("v1.{}.{service}.{now}", tenant.as_uuid().simple());
+        let mac = self.mac.clone().chain_update(&claim).finalize().into_bytes();
+        format!("{claim}.{}", BASE64_URL_SAFE_NO_PAD.encode(mac))
+    }
+
+    /// The tenant and the service that a context names, if it is to be believed at `now`.
+    ///
+    /// # Errors
+    ///
+    /// If it is not.
+    pub fn verify(&self, value: &str, now: u64) -> Result<(TenantId, String), InvalidContext> {
+        use InvalidContext::{Expired, Forged, Malformed};
+
+        let (claim, mac) = value.rsplit_once('.').ok_or(Malformed)?;
+        let mac = BASE64_URL_SAFE_NO_PAD.decode(mac).map_err(|_| Malformed)?;
+        // In constant time, and before anything in the claim is looked at.
+        self.mac.clone().chain_update(claim).verify_slice(&mac).map_err(|_| Forged)?;
+
+        let parts: Vec<&str> = claim.split('.').collect();
+        let ["v1", tenant, service, issued] = parts.as_slice() else { return Err(Malformed) };
+        let tenant = format!("ten_{tenant}").parse().map_err(|_| Malformed)?;
+        let issued: u64 = issued.parse().map_err(|_| Malformed)?;
+        match issued.abs_diff(now) {
+            age if age > GOOD_FOR => Err(Expired(age)),
+            _ => Ok((tenant, (*service).to_owned())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_800_000_000;
+
+    fn signer(secret: &str) -> Signer {
+        Signer::new(&secret.into()).unwrap()
+    }
+
+    #[test]
+    fn a_context_reads_back_for_a_minute() {
+        let (signer, tenant) = (signer("0123456789abcdef"), TenantId::generate());
+        let value = signer.sign(tenant, "channel-bridge", NOW);
+
+        let read = Ok((tenant, "channel-bridge".to_owned()));
+        assert_eq!(signer.verify(&value, NOW + 60), read);
+        assert_eq!(signer.verify(&value, NOW - 60), read);
+        assert_eq!(signer.verify(&value, NOW + 61), Err(InvalidContext::Expired(61)));
+    }
+
+    #[test]
+    fn a_context_for_one_tenant_is_none_for_another() {
+        let (signer, tenant) = (signer("0123456789abcdef"), TenantId::generate());
+        let value = signer.sign(tenant, "scheduler", NOW);
+        let theirs = TenantId::generate().as_uuid().simple().to_string();
+
+        let forged = value.replace(&tenant.as_uuid().simple().to_string(), &theirs);
+
+        assert_eq!(signer.verify(&forged, NOW), Err(InvalidContext::Forged));
+    }
+
+    #[test]
+    fn another_secret_is_not_believed_and_a_short_one_not_taken() {
+        let value = signer("0123456789abcdef").sign(TenantId::generate(), "runner", NOW);
+
+        let other = signer("fedcba9876543210").verify(&value, NOW);
+
+        assert_eq!(other, Err(InvalidContext::Forged));
+        assert_eq!(Signer::new(&"short".into()).unwrap_err(), WeakSecret(5));
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for value in ["", ".", "v1", "v1.x.y.z.AAAA", "\u{0}.é"] {
+            assert!(signer("0123456789abcdef").verify(value, NOW).is_err(), "{value}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Errors to gRPC, and back: the one place where a [`Kind`] becomes a code.
+
+use std::time::Duration;
+
+use holdfast_types::{Fault, Kind};
+use tonic::{Code, Status, metadata::MetadataValue};
+
+/// After how many milliseconds the same request may be sent again.
+pub const RETRY_AFTER: &str = "retry-after-ms";
+
+/// Turns an error into what its caller is told, and logs it if a person should look.
+///
+/// A defect's text never leaves the process.
+#[must_use]
+pub fn status(error: &impl Fault) -> Status {
+    let kind = error.kind();
+    match kind {
+        Kind::Internal => {
+            tracing::error!(error = error as &dyn std::error::Error, "request failed");
+            return Status::internal("internal error");
+        }
+        Kind::Unavailable => {
+            tracing::warn!(error = error as &dyn std::error::Error, "request failed");
+        }
+        Kind::Invalid
+        | Kind::Unauthenticated
+        | Kind::Forbidden
+        | Kind::NotFound
+        | Kind::Conflict
+        | Kind::Exhausted => tracing::debug!(%error, ?kind, "request refused"),
+    }
+    Status::new(code(kind), error.to_string())
+}
+
+/// The code that tells a caller of a kind.
+#[must_use]
+pub const fn code(kind: Kind) -> Code {
+    match kind {
+        Kind::Invalid => Code::InvalidArgument,
+        Kind::Unauthenticated => Code::Unauthenticated,
+        Kind::Forbidden => Code::PermissionDenied,
+        Kind::NotFound => Code::NotFound,
+        Kind::Conflict => Code::Aborted,
+        Kind::Exhausted => Code::ResourceExhausted,
+        Kind::Unavailable => Code::Unavailable,
+        Kind::Internal => Code::Internal,
+    }
+}
+
+/// The kind of what another service answered.
+///
+/// A call that timed out may have been done: whoever repeats it sends the same `request_id`.
+#[must_use]
+pub fn kind(status: &Status) -> Kind {
+    match status.code() {
+        Code::InvalidArgument | Code::OutOfRange => Kind::Invalid,
+        Code::Unauthenticated => Kind::Unauthenticated,
+        Code::PermissionDenied => Kind::Forbidden,
+        Code::NotFound => Kind::NotFound,
+        Code::Aborted | Code::AlreadyExists | Code::FailedPrecondition => Kind::Conflict,
+        Code::ResourceExhausted => Kind::Exhausted,
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => Kind::Unavailable,
+        Code::Ok | Code::Unknown | Code::Unimplemented | Code::Internal | Code::DataLoss => {
+            Kind::Internal
+        }
+    }
+}
+
+/// Adds when the request may be sent again.
+#[must_use]
+pub fn with_retry_after(mut status: Status, after: Duration) -> Status {
+    // Rounded up: a caller that is told 0 comes back at once.
+    let millis = after.as_micros().div_ceil(1000);
+    let millis = u64::try_from(millis).unwrap_or(u64::MAX);
+    status.metadata_mut().insert(RETRY_AFTER, MetadataValue::from(millis));
+    status
+}
+
+/// When the request may be sent again, if the answer says so.
+#[must_use]
+pub fn retry_after(status: &Status) -> Option<Duration> {
+    let millis = status.metadata().get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("secret detail")]
+    struct Broken(Kind);
+
+    impl Fault for Broken {
+        fn kind(&self) -> Kind {
+            self.0
+        }
+    }
+
+    #[test]
+    fn every_kind_survives_the_way_there_and_back() {
+        use Kind as K;
+        for told in [
+            K::Invalid,
+            K::Unauthenticated,
+            K::Forbidden,
+            K::NotFound,
+            K::Conflict,
+            K::Exhausted,
+            K::Unavailable,
+            K::Internal,
+        ] {
+            assert_eq!(kind(&status(&Broken(told))), told);
+        }
+    }
+
+    #[test]
+    fn a_defects_text_stays_here() {
+        assert_eq!(status(&Broken(Kind::Internal)).message(), "internal error");
+        assert_eq!(status(&Broken(Kind::Conflict)).message(), "secret detail");
+    }
+
+    #[test]
+    fn when_to_come_back_is_rounded_up() {
+        let told = with_retry_after(Status::resource_exhausted("x"), Duration::from_micros(1500));
+
+        assert_eq!(retry_after(&told), Some(Duration::from_millis(2)));
+        assert_eq!(retry_after(&Status::resource_exhausted("x")), None);
+    }
+}

@@ -1,0 +1,56 @@
+//! The trace that a call belongs to, in its metadata.
+
+use std::task::{Context, Poll};
+
+use holdfast_kit::trace::{TRACEPARENT, continue_from, current};
+use http::Request;
+use tonic::metadata::MetadataMap;
+use tower::{Layer, Service};
+use tracing::{Instrument as _, field, info_span, instrument::Instrumented};
+
+/// Names the current span in a call's metadata, so that what it causes is part of the same trace.
+pub fn inject(metadata: &mut MetadataMap) {
+    if let Some(value) = current().and_then(|traceparent| traceparent.parse().ok()) {
+        metadata.insert(TRACEPARENT, value);
+    }
+}
+
+/// Gives each request a span, which continues its caller's trace. The outermost layer.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TraceLayer;
+
+impl<S> Layer<S> for TraceLayer {
+    type Service = Traced<S>;
+
+    fn layer(&self, inner: S) -> Traced<S> {
+        Traced { inner }
+    }
+}
+
+/// A service whose requests have a span.
+#[derive(Debug, Clone)]
+pub struct Traced<S> {
+    inner: S,
+}
+
+impl<S: Service<Request<B>>, B> Service<Request<B>> for Traced<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Instrumented<S::Future>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let span =
+            info_span!("request", rpc.method = request.uri().path(), tenant.id = field::Empty);
+        if let Some(Ok(traceparent)) =
+            request.headers().get(TRACEPARENT).map(|value| value.to_str())
+        {
+            continue_from(&span, traceparent);
+        }
+        let called = span.in_scope(|| self.inner.call(request));
+        called.instrument(span)
+    }
+}

@@ -1,0 +1,164 @@
+//! The configured providers, by name.
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use holdfast_types::ModelId;
+use secrecy::SecretString;
+use serde::Deserialize;
+
+use crate::{Demo, Error, Model, OpenAi, Retrying, observe::Observed};
+
+/// How long a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// What kind of provider one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderKind {
+    /// A server that speaks Chat Completions.
+    OpenAi,
+    /// The built-in demonstration model.
+    Demo,
+}
+
+/// A provider's settings.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provider {
+    /// What kind it is.
+    pub kind: ProviderKind,
+    /// Where it is; OpenAI's own address if nothing is said.
+    #[serde(default)]
+    pub base_url: Option<String>,
+    /// The key, if it wants one.
+    #[serde(default)]
+    pub api_key: Option<SecretString>,
+}
+
+/// Models by their ids. `demo` is always there.
+#[derive(Clone)]
+pub struct Models {
+    providers: BTreeMap<String, Arc<dyn Model>>,
+}
+
+impl Models {
+    /// Connects to nothing yet, and checks all settings.
+    ///
+    /// # Errors
+    ///
+    /// If a provider's settings are not right, or no HTTPS connection could ever be made from
+    /// this machine, and some provider needs one.
+    pub fn new(providers: impl IntoIterator<Item = (String, Provider)>) -> Result<Self, Error> {
+        let mut models = Self { providers: BTreeMap::new() }.with("demo", Demo);
+        let mut shared = None;
+        for (name, provider) in providers {
+            models = match provider.kind {
+                ProviderKind::Demo => models.with(&name, Demo),
+                ProviderKind::OpenAi => {
+                    let client = match &shared {
+                        Some(client) => reqwest::Client::clone(client),
+                        None => shared.insert(client()?).clone(),
+                    };
+                    let url = provider.base_url.as_deref();
+                    let model = OpenAi::new(client, url, provider.api_key.as_ref())?;
+                    models.with(&name, Retrying::new(model))
+                }
+            };
+        }
+        Ok(models)
+    }
+
+    /// Adds a provider's model; it takes the place of one with the same name.
+    #[must_use]
+    pub fn with(self, provider: &str, model: impl Model + 'static) -> Self {
+        self.with_shared(provider, Arc::new(Observed::new(model, provider.to_owned())))
+    }
+
+    /// Adds a model that someone else holds too, as a test does.
+    #[must_use]
+    pub fn with_shared(mut self, provider: &str, model: Arc<dyn Model>) -> Self {
+        self.providers.insert(provider.to_owned(), model);
+        self
+    }
+
+    /// The model that answers requests for an id. The id itself goes with each request.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such provider.
+    pub fn get(&self, id: &ModelId) -> Result<Arc<dyn Model>, Error> {
+        self.providers.get(id.provider()).cloned().ok_or_else(|| Error::NoProvider {
+            given: id.provider().to_owned(),
+            known: self.names().collect::<Vec<_>>().join(", "),
+        })
+    }
+
+    /// The names of the providers.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.providers.keys().map(String::as_str)
+    }
+}
+
+impl fmt::Debug for Models {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// The one client of all providers: it keeps connections for the next request.
+fn client() -> Result<reqwest::Client, Error> {
+    holdfast_kit::tls::install_crypto();
+    reqwest::Client::builder()
+        .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+        .tcp_nodelay(true)
+        .tcp_keepalive(Duration::from_secs(30))
+        .connect_timeout(CONNECT)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|_| Error::Setup("no https client can be built: are ca certificates installed?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn openai(base_url: &str) -> Result<Models, Error> {
+        let provider = Provider {
+            kind: ProviderKind::OpenAi,
+            base_url: Some(base_url.into()),
+            api_key: Some("sk-secret".into()),
+        };
+        Models::new([("openai".to_owned(), provider)])
+    }
+
+    #[test]
+    fn the_demonstration_is_always_there_and_others_are_named() {
+        let models = Models::new([]).unwrap();
+
+        assert!(models.get(&"demo:demo".parse().unwrap()).is_ok());
+        let error = models.get(&"acme:x".parse().unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "there is no model provider `acme`: configure it, or use one of demo"
+        );
+    }
+
+    #[test]
+    fn wrong_settings_are_found_at_the_start() {
+        for url in ["nonsense", "ftp://x/v1", "https://me:pw@x/v1"] {
+            assert!(matches!(openai(url), Err(Error::Setup(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn settings_are_read_and_a_key_is_never_shown() {
+        let text = r#"{"kind":"openai","base_url":"http://127.0.0.1:1/v1/","api_key":"sk-secret"}"#;
+        let provider: Provider = serde_json::from_str(text).unwrap();
+
+        assert!(!format!("{provider:?}").contains("secret"));
+        let models = Models::new([("local".to_owned(), provider)]).unwrap();
+        let model = models.get(&"local:x".parse().unwrap()).unwrap();
+        assert!(!format!("{models:?} {model:?}").contains("secret"));
+        assert!(serde_json::from_str::<Provider>(r#"{"kind":"openai","key":"x"}"#).is_err());
+    }
+}

@@ -1,0 +1,554 @@
+//! From the events of a stream to a reply.
+//!
+//! Servers that call themselves compatible differ in what they leave out; what
+//! has one meaning only is understood:
+//!
+//! | what comes | what it means |
+//! |---|---|
+//! | a call without `index` | the call with this id, else the last one |
+//! | another id under an index that is taken | another call |
+//! | a call without an id, or with one that is taken or too long | it gets one |
+//! | input as an object | its text |
+//! | `content: null`, a list of parts | nothing; their texts |
+//! | no `[DONE]`, but a `finish_reason` | the end |
+//! | neither | it broke off |
+
+use std::collections::BTreeSet;
+
+use holdfast_types::{ModelId, Reply, ToolCall, Usage};
+use serde_json::Value;
+
+use super::refusal;
+use crate::{Delta, Error};
+
+/// The longest text, in bytes.
+const MOST_TEXT: usize = 1024 * 1024;
+/// The longest input of one call, in bytes.
+const MOST_INPUT: usize = 256 * 1024;
+/// The most calls.
+const MOST_CALLS: usize = 64;
+/// The longest id that providers take back, in bytes.
+const LONGEST_ID: usize = 40;
+
+/// Gathers a reply from its pieces.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    model: ModelId,
+    text: String,
+    calls: Vec<Call>,
+    usage: Usage,
+    finish: Option<String>,
+    done: bool,
+}
+
+/// A call that is still being asked for.
+#[derive(Debug)]
+struct Call {
+    /// Where the server counts it.
+    index: Option<u64>,
+    /// What the server calls it.
+    given: String,
+    /// What it is called here.
+    id: String,
+    name: String,
+    input: String,
+    announced: bool,
+}
+
+impl Decoder {
+    pub(super) const fn new(model: ModelId) -> Self {
+        Self {
+            model,
+            text: String::new(),
+            calls: Vec::new(),
+            usage: Usage { input: 0, cached: 0, output: 0 },
+            finish: None,
+            done: false,
+        }
+    }
+
+    /// Whether the server has said that nothing more comes.
+    pub(super) const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Takes in the data of one event.
+    pub(super) fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
+        match data.trim_ascii() {
+            b"" => return Ok(Vec::new()),
+            b"[DONE]" => {
+                self.done = true;
+                return Ok(Vec::new());
+            }
+            _ => {}
+        }
+        let event = parse(data)?;
+        let mut deltas = Vec::new();
+        self.take(&event, "delta", &mut deltas)?;
+        Ok(deltas)
+    }
+
+    /// Takes in an answer that came whole.
+    pub(super) fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
+        let answer = parse(body)?;
+        let mut deltas = Vec::new();
+        self.take(&answer, "message", &mut deltas)?;
+        if answer["choices"].is_array() {
+            self.done = true;
+        }
+        Ok(deltas)
+    }
+
+    /// The reply, now that nothing more comes.
+    pub(super) fn finish(self) -> Result<Reply, Error> {
+        if !self.done && self.finish.is_none() {
+            return Err(Error::Interrupted);
+        }
+        let calls: Vec<ToolCall> =
+            self.calls.into_iter().filter(|call| !call.is_ghost()).map(Call::finish).collect();
+        if self.text.trim().is_empty() && calls.is_empty() {
+            return Err(match self.finish.as_deref() {
+                Some("content_filter") => Error::Filtered,
+                Some(_) | None => Error::Empty,
+            });
+        }
+        Ok(Reply { text: self.text, calls, usage: self.usage, model: self.model.to_string() })
+    }
+
+    fn take(&mut self, event: &Value, part: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        if let Some(error) = event.get("error").filter(|error| !error.is_null()) {
+            return Err(refusal::mid_stream(error, &self.model));
+        }
+        if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
+            self.usage = read_usage(usage);
+        }
+        let choice = &event["choices"][0];
+        let said = &choice[part];
+        for text in [&said["content"], &said["refusal"]] {
+            self.take_text(&flat(text), deltas)?;
+        }
+        for call in said["tool_calls"].as_array().into_iter().flatten() {
+            self.take_call(call, deltas)?;
+        }
+        if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
+            self.finish = Some(reason.to_owned());
+        }
+        Ok(())
+    }
+
+    fn take_text(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.text.len() + text.len() > MOST_TEXT {
+            return Err(Error::TooLong { what: "text", limit: MOST_TEXT });
+        }
+        self.text.push_str(text);
+        deltas.push(Delta::Text(text.to_owned()));
+        Ok(())
+    }
+
+    fn take_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let function = &piece["function"];
+        let at = self.place(piece)?;
+        let call = &mut self.calls[at];
+        if let (true, Some(name)) = (call.name.is_empty(), function["name"].as_str()) {
+            call.name = name.trim().to_owned();
+        }
+        match &function["arguments"] {
+            Value::Null => {}
+            Value::String(input) => call.input.push_str(input),
+            input @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_)) => {
+                call.input.push_str(&input.to_string());
+            }
+        }
+        if call.input.len() > MOST_INPUT {
+            return Err(Error::TooLong { what: "call's input", limit: MOST_INPUT });
+        }
+        if !call.announced && !call.name.is_empty() {
+            call.announced = true;
+            deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
+        }
+        Ok(())
+    }
+
+    /// The place of the call that a piece belongs to; a new one if it is the first of its call.
+    fn place(&mut self, piece: &Value) -> Result<usize, Error> {
+        let index = piece["index"].as_u64();
+        let given = piece["id"].as_str().unwrap_or_default();
+        // Not at the end but by search: pieces of calls may come in turns.
+        let known = match (index, given) {
+            (Some(_), _) => self.calls.iter().rposition(|call| call.index == index),
+            (None, "") if piece["function"]["name"].is_string() => None,
+            (None, "") => self.calls.len().checked_sub(1),
+            (None, id) => self.calls.iter().rposition(|call| call.given == id),
+        };
+        let is_same = |at: &usize| {
+            let call = &self.calls[*at];
+            given.is_empty() || call.given.is_empty() || call.given == given
+        };
+        if let Some(at) = known.filter(is_same) {
+            return Ok(at);
+        }
+        if self.calls.len() == MOST_CALLS {
+            return Err(Error::TooLong { what: "calls", limit: MOST_CALLS });
+        }
+        self.calls.push(Call {
+            index,
+            given: given.to_owned(),
+            id: self.free_id(given),
+            name: String::new(),
+            input: String::new(),
+            announced: false,
+        });
+        Ok(self.calls.len() - 1)
+    }
+
+    /// The id that the server gave, if it will do; else one of our own.
+    fn free_id(&self, given: &str) -> String {
+        let taken: BTreeSet<&str> = self.calls.iter().map(|call| call.id.as_str()).collect();
+        let fits = |id: &str| {
+            let printable = id.bytes().all(|byte| byte.is_ascii_graphic());
+            (1..=LONGEST_ID).contains(&id.len()) && printable && !taken.contains(id)
+        };
+        if fits(given) {
+            return given.to_owned();
+        }
+        let mut n = self.calls.len() + 1;
+        while taken.contains(format!("call_{n}").as_str()) {
+            n += 1;
+        }
+        format!("call_{n}")
+    }
+}
+
+impl Call {
+    /// Whether nothing was ever said of it but that it is there.
+    fn is_ghost(&self) -> bool {
+        self.name.is_empty() && self.input.trim().is_empty()
+    }
+
+    fn finish(self) -> ToolCall {
+        let input = if self.input.trim().is_empty() { "{}".to_owned() } else { self.input };
+        ToolCall { id: self.id, tool: self.name, input }
+    }
+}
+
+fn parse(data: &[u8]) -> Result<Value, Error> {
+    // What the parser says would repeat what the model said.
+    serde_json::from_slice(data).map_err(|_| Error::Malformed("a part of it is not json"))
+}
+
+/// A text, or the texts of a list of parts.
+fn flat(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+fn read_usage(usage: &Value) -> Usage {
+    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
+    let cached = number("/prompt_tokens_details/cached_tokens")
+        .or_else(|| number("/prompt_cache_hit_tokens"));
+    Usage {
+        input: number("/prompt_tokens").unwrap_or_default(),
+        cached: cached.unwrap_or_default(),
+        output: number("/completion_tokens").unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::sse::Events;
+
+    fn decoder() -> Decoder {
+        Decoder::new("openai:gpt-5".parse().unwrap())
+    }
+
+    /// Decodes a stream that comes in these chunks.
+    fn decode(chunks: &[&[u8]]) -> (Vec<Delta>, Result<Reply, Error>) {
+        let (mut events, mut decoder, mut deltas) = (Events::default(), decoder(), vec![]);
+        for chunk in chunks {
+            events.push(chunk).unwrap();
+            while let Some(data) = events.pop() {
+                match decoder.push(&data) {
+                    Ok(more) => deltas.extend(more),
+                    Err(error) => return (deltas, Err(error)),
+                }
+            }
+        }
+        (deltas, decoder.finish())
+    }
+
+    /// Decodes these values, each as an event, and what a finished stream ends with.
+    fn events(values: &[Value]) -> Result<Reply, Error> {
+        let mut text = String::new();
+        for value in values {
+            text.push_str(&format!("data: {value}\n\n"));
+        }
+        text.push_str("data: [DONE]\n\n");
+        decode(&[text.as_bytes()]).1
+    }
+
+    fn delta(delta: &Value) -> Value {
+        json!({ "choices": [{ "index": 0, "delta": delta, "finish_reason": null }] })
+    }
+
+    fn calls(pieces: &[Value]) -> Vec<(String, String, String)> {
+        let events_: Vec<Value> =
+            pieces.iter().map(|piece| delta(&json!({ "tool_calls": [piece] }))).collect();
+        let reply = events(&events_).unwrap();
+        reply.calls.into_iter().map(|call| (call.id, call.tool, call.input)).collect()
+    }
+
+    fn call(id: &str, tool: &str, input: &str) -> (String, String, String) {
+        (id.into(), tool.into(), input.into())
+    }
+
+    /// As OpenAI sends it, with CRLF and a comment as a proxy adds them.
+    const RECORDED: &str = concat!(
+        r#"data: {"id":"c","object":"chat.completion.chunk","model":"gpt-5","choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"finish_reason":null}],"usage":null}"#,
+        "\n\n: keep-alive\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"content":"Grüße, 語 "},"finish_reason":null}]}"#,
+        "\r\n\r\n",
+        r#"data: {"choices":[{"index":0,"delta":{"content":"there"},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"recall","arguments":""}}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"session_status","arguments":""}}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"query\":"}}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"\"tea\"}"}}]},"finish_reason":null}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+        "\n\n",
+        r#"data: {"choices":[],"usage":{"prompt_tokens":120,"completion_tokens":17,"total_tokens":137,"prompt_tokens_details":{"cached_tokens":64}}}"#,
+        "\n\n",
+        "data: [DONE]\n\n",
+    );
+
+    fn recorded() -> Reply {
+        let call = |id: &str, tool: &str, input: &str| ToolCall {
+            id: id.into(),
+            tool: tool.into(),
+            input: input.into(),
+        };
+        Reply {
+            text: "Grüße, 語 there".into(),
+            calls: vec![
+                call("call_a", "recall", r#"{"query":"tea"}"#),
+                call("call_b", "session_status", "{}"),
+            ],
+            usage: Usage { input: 120, cached: 64, output: 17 },
+            model: "openai:gpt-5".into(),
+        }
+    }
+
+    #[test]
+    fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
+        let (deltas, reply) = decode(&[RECORDED.as_bytes()]);
+        assert_eq!(reply.unwrap(), recorded());
+        assert_eq!(
+            deltas,
+            [
+                Delta::Text("Grüße, 語 ".into()),
+                Delta::Text("there".into()),
+                Delta::ToolCallStarted { id: "call_a".into(), name: "recall".into() },
+                Delta::ToolCallStarted { id: "call_b".into(), name: "session_status".into() },
+            ]
+        );
+
+        for at in 0..=RECORDED.len() {
+            let (one, other) = RECORDED.as_bytes().split_at(at);
+            let cut = decode(&[one, other]);
+            assert_eq!((cut.0, cut.1.unwrap()), (deltas.clone(), recorded()), "cut at {at}");
+        }
+        let bytes: Vec<&[u8]> = RECORDED.as_bytes().chunks(1).collect();
+        assert_eq!(decode(&bytes).1.unwrap(), recorded());
+    }
+
+    #[test]
+    fn a_stream_that_ends_early_broke_off_unless_the_reply_was_whole() {
+        let finished = RECORDED.find(r#""finish_reason":"tool_calls""#).unwrap();
+        let finished = finished + RECORDED[finished..].find("\n\n").unwrap() + 2;
+
+        for at in 0..RECORDED.len() {
+            let (_, reply) = decode(&[&RECORDED.as_bytes()[..at]]);
+            match reply {
+                Ok(reply) => {
+                    assert!(at >= finished, "whole at {at}");
+                    assert_eq!(reply.calls, recorded().calls);
+                }
+                Err(error) => {
+                    assert!(at < finished, "broken at {at}");
+                    assert!(matches!(error, Error::Interrupted), "{error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_are_told_apart_as_well_as_the_server_lets_us() {
+        let piece = |value: Value| value;
+        let start = |id: Value, name: &str, input: &str| json!({ "id": id, "function": { "name": name, "arguments": input } });
+
+        // No index: by id, else the last one.
+        assert_eq!(
+            calls(&[
+                start(json!("a"), "t", "{\"x\""),
+                piece(json!({ "function": { "arguments": ":1}" } })),
+                start(json!("b"), "u", ""),
+                piece(json!({ "id": "b", "function": { "arguments": "{}" } })),
+            ]),
+            [call("a", "t", "{\"x\":1}"), call("b", "u", "{}")]
+        );
+        // One index for all.
+        let mut one = start(json!("a"), "t", "{}");
+        let mut other = start(json!("b"), "t", "{}");
+        (one["index"], other["index"]) = (json!(0), json!(0));
+        assert_eq!(calls(&[one, other]), [call("a", "t", "{}"), call("b", "t", "{}")]);
+        // No ids, empty ones, one twice, one too long.
+        let long = "x".repeat(41);
+        let given = [json!(null), json!(""), json!("call_1"), json!(long)];
+        let pieces: Vec<Value> = given
+            .into_iter()
+            .zip(0..)
+            .map(|(id, index): (Value, u64)| {
+                let mut piece = start(id, "t", "{}");
+                piece["index"] = json!(index);
+                piece
+            })
+            .collect();
+        assert_eq!(
+            calls(&pieces),
+            ["call_1", "call_2", "call_3", "call_4"].map(|id| call(id, "t", "{}"))
+        );
+        // An object for a text; a name that is said again; a ghost.
+        let object =
+            json!({ "index": 0, "id": "a", "function": { "name": "t", "arguments": { "x": 1 } } });
+        let again = json!({ "index": 0, "id": "a", "function": { "name": "t" } });
+        assert_eq!(calls(&[object, again, json!({ "index": 1 })]), [call("a", "t", "{\"x\":1}")]);
+    }
+
+    #[test]
+    fn content_in_parts_is_text() {
+        let parts = json!({ "content": [{ "type": "text", "text": "a" }, { "text": "b" }, {}] });
+
+        assert_eq!(events(&[delta(&parts)]).unwrap().text, "ab");
+    }
+
+    #[test]
+    fn an_answer_that_comes_whole_is_read_too() {
+        let mut decoder = decoder();
+        let body = json!({
+            "choices": [{ "message": {
+                "content": null,
+                "tool_calls": [{ "id": "a", "function": { "name": "t", "arguments": "{}" } }],
+            }, "finish_reason": "tool_calls" }],
+            "usage": { "prompt_tokens": 3, "completion_tokens": 2, "prompt_cache_hit_tokens": 1 },
+        });
+
+        decoder.whole(body.to_string().as_bytes()).unwrap();
+        let reply = decoder.finish().unwrap();
+
+        assert_eq!(reply.calls.len(), 1);
+        assert_eq!(reply.usage, Usage { input: 3, cached: 1, output: 2 });
+    }
+
+    #[test]
+    fn an_answer_of_nothing_is_empty_or_was_kept_back() {
+        let finish = |reason: &str| {
+            events(&[json!({ "choices": [{ "delta": {}, "finish_reason": reason }] })])
+        };
+
+        assert!(matches!(finish("stop"), Err(Error::Empty)));
+        assert!(matches!(finish("content_filter"), Err(Error::Filtered)));
+        assert!(matches!(events(&[]), Err(Error::Empty)));
+    }
+
+    #[test]
+    fn an_error_in_the_midst_of_a_stream_is_one() {
+        let error = |error: Value| events(&[delta(&json!({ "content": "a" })), error]).unwrap_err();
+
+        let overflow = json!({ "error": { "code": "context_length_exceeded", "message": "no" } });
+        assert!(matches!(error(overflow), Error::ContextOverflow));
+        assert!(matches!(
+            error(json!({ "error": { "code": 502, "message": "bad gateway" } })),
+            Error::Unavailable { status: Some(502), .. }
+        ));
+        assert!(matches!(
+            error(json!({ "error": { "type": "server_error" } })),
+            Error::Unavailable { status: None, .. }
+        ));
+    }
+
+    #[test]
+    fn what_is_no_json_is_malformed_and_not_repeated() {
+        let (_, reply) = decode(&[b"data: {\"secret\n\n"]);
+
+        assert_eq!(
+            reply.unwrap_err().to_string(),
+            "the model's answer cannot be read: a part of it is not json"
+        );
+    }
+
+    #[test]
+    fn a_reply_is_bounded_in_every_direction() {
+        let long = "x".repeat(300 * 1024);
+        let text = delta(&json!({ "content": long }));
+        let input = delta(&json!({ "tool_calls": [
+            { "index": 0, "function": { "name": "t", "arguments": long } }
+        ] }));
+        let many: Vec<Value> =
+            (0..65).map(|n| json!({ "index": n, "function": { "name": "t" } })).collect();
+
+        for (events_, limited) in [
+            (vec![text; 4], "text"),
+            (vec![input], "call's input"),
+            (vec![delta(&json!({ "tool_calls": many }))], "calls"),
+        ] {
+            match events(&events_) {
+                Err(Error::TooLong { what, .. }) => assert_eq!(what, limited),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_it(data in prop::collection::vec("\\PC{0,60}|[\\{\\}\\[\\]\",:a-z0-9]{0,40}", 0..8)) {
+            let mut decoder = decoder();
+            for data in data {
+                if decoder.push(data.as_bytes()).is_err() {
+                    return Ok(());
+                }
+            }
+            let _ = decoder.finish();
+        }
+
+        #[test]
+        fn ids_are_unique_whatever_the_server_calls_its_calls(
+            ids in prop::collection::vec("(call_[0-9])?|.{0,50}", 0..20),
+        ) {
+            let calls: Vec<Value> = (0_u64..)
+                .zip(&ids)
+                .map(|(n, id)| json!({ "index": n, "id": id, "function": { "name": "t" } }))
+                .collect();
+            let mut decoder = decoder();
+            decoder.push(delta(&json!({ "content": "a", "tool_calls": calls })).to_string().as_bytes()).unwrap();
+            decoder.push(b"[DONE]").unwrap();
+            let reply = decoder.finish().unwrap();
+
+            let unique: BTreeSet<&str> = reply.calls.iter().map(|call| call.id.as_str()).collect();
+            prop_assert_eq!(unique.len(), ids.len());
+            prop_assert!(unique.iter().all(|id| (1..=LONGEST_ID).contains(&id.len())));
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the locks promise, on a real Redis.
+
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
+mod lease;
+mod outage;
+mod rate;
+mod session;
+mod world;

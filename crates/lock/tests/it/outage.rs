@@ -1,0 +1,85 @@
+//! Redis may go at any moment, and come back empty.
+
+use std::time::Duration;
+
+use holdfast_lock::{Limit, SessionLock, Taken, Verdict};
+use holdfast_testkit::{OwnBackends, backends::Server};
+use holdfast_types::{Fault as _, Kind, RunnerId, SessionId, TenantId};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
+
+use crate::world::locks;
+
+const LIMIT: Limit = Limit { burst: 3, per: Duration::from_secs(600) };
+
+#[tokio::test]
+async fn without_redis_limits_hold_and_nobody_waits() {
+    let locks = locks("redis://127.0.0.1:1", "");
+
+    let began = Instant::now();
+    let mut allowed = 0;
+    for _ in 0..20 {
+        allowed += usize::from(matches!(locks.allow("k", LIMIT, 1).await, Verdict::Allow { .. }));
+    }
+
+    assert_eq!(allowed, 3);
+    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_redis_that_hangs_costs_half_a_second_and_then_nothing() {
+    // Accepts, and never says a word.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let locks = locks(&format!("redis://{}", silent.local_addr().unwrap()), "");
+
+    let first = Instant::now();
+    let error = locks.try_acquire("bot", Duration::from_secs(9)).await.unwrap_err();
+    let waited = first.elapsed();
+    let second = Instant::now();
+    let _ = locks.try_acquire("bot", Duration::from_secs(9)).await;
+    let spared = second.elapsed();
+
+    sleep(Duration::from_millis(600)).await;
+    let later = Instant::now();
+    let (one, two) = (locks.allow("a", LIMIT, 1), async {
+        sleep(Duration::from_millis(10)).await;
+        let asked = Instant::now();
+        locks.allow("b", LIMIT, 1).await;
+        asked.elapsed()
+    });
+    let (_, other) = tokio::join!(one, two);
+
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert!(waited < Duration::from_millis(800), "{waited:?}");
+    assert!(spared < Duration::from_millis(50), "{spared:?}");
+    assert!(later.elapsed() > Duration::from_millis(400), "nobody tried again");
+    assert!(other < Duration::from_millis(50), "more than one tried again: {other:?}");
+}
+
+#[tokio::test]
+async fn a_crash_is_healed_by_the_next_renewal() {
+    let own = OwnBackends::start().await.unwrap();
+    let locks = locks(&own.urls().redis_url, "");
+    let sessions = locks.sessions(RunnerId::generate());
+    let lock =
+        SessionLock { tenant: TenantId::generate(), session: SessionId::generate(), epoch: 5 };
+    sessions.take(lock).await.unwrap();
+    let lease = locks.try_acquire("bot", Duration::from_secs(20)).await.unwrap().unwrap();
+    let short = locks.try_acquire("short", Duration::from_millis(900)).await.unwrap().unwrap();
+
+    own.kill(Server::Redis).await.unwrap();
+    assert_eq!(sessions.take(lock).await.unwrap_err().kind(), Kind::Unavailable);
+    tokio::time::timeout(Duration::from_secs(3), short.lost()).await.unwrap();
+    own.restart(Server::Redis).await.unwrap();
+
+    let back = Instant::now();
+    while sessions.take(lock).await.ok() != Some(Taken::Held) {
+        assert!(back.elapsed() < Duration::from_secs(5), "redis is back and not found");
+        sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!lease.is_lost());
+    let owner = locks.session_owner(lock.tenant, lock.session).await.unwrap();
+    assert_eq!(owner.map(|(epoch, _)| epoch), Some(5));
+}

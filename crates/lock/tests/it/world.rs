@@ -1,0 +1,27 @@
+//! A Redis for each test.
+
+use holdfast_lock::{Config, Locks};
+use holdfast_testkit::redis::Namespace;
+
+/// Locks in a corner of the shared Redis, which is cleaned up with it.
+pub struct World {
+    pub locks: Locks,
+    pub namespace: Namespace,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let namespace = Namespace::create().await.unwrap();
+        Self { locks: locks(namespace.url(), namespace.prefix()), namespace }
+    }
+
+    /// The same locks, as another process has them.
+    pub fn elsewhere(&self) -> Locks {
+        locks(self.namespace.url(), self.namespace.prefix())
+    }
+}
+
+pub fn locks(url: &str, prefix: &str) -> Locks {
+    let config = Config { url: url.into(), prefix: prefix.to_owned(), ..Config::default() };
+    Locks::connect_lazy(&config).unwrap()
+}

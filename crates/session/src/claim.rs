@@ -1,0 +1,208 @@
+//! Taking sessions to run, keeping them, and giving them back.
+
+use std::time::Duration;
+
+use holdfast_types::RunnerId;
+use uuid::Uuid;
+
+use crate::{
+    Claim, Completed, Error, Renewed, Sessions,
+    complete::{Rest, rest},
+    sessions::lock_claimed,
+};
+use holdfast_types::Wait;
+
+/// How long a claim lasts without being renewed.
+pub const LEASE: Duration = Duration::from_secs(30);
+
+impl Sessions {
+    /// Takes up to `slots` sessions that are ready, in the fair order.
+    ///
+    /// The attempt is counted here, before the run, so that a message that kills its runner is seen.
+    /// One statement, which is its own transaction; it waits for nobody and, if nothing is ready,
+    /// writes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer. Sessions may then have been taken; their leases lapse.
+    pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
+        const SQL: &str = "
+            with ready as materialized (
+                select l.tenant_id, l.session_id, l.workspace
+                from session.session_lease l
+                where l.state = 'READY' and l.fair_key is not null and l.paused is null
+                  and l.ready_at <= clock_timestamp()
+                  and (l.workspace is null or not exists (
+                      select from session.workspace_lease w
+                      where w.tenant_id = l.tenant_id and w.workspace = l.workspace
+                        and w.session_id <> l.session_id and w.lease_until > clock_timestamp()))
+                order by l.fair_key
+                limit $2
+                for update of l skip locked),
+            rooms as (
+                insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
+                select distinct on (tenant_id, workspace)
+                       tenant_id, workspace, session_id, clock_timestamp() + $3 * interval '1 second'
+                from ready where workspace is not null
+                order by tenant_id, workspace, session_id
+                on conflict (tenant_id, workspace) do update
+                    set session_id = excluded.session_id, lease_until = excluded.lease_until
+                    where w.session_id is null or w.lease_until <= clock_timestamp()
+                          or w.session_id = excluded.session_id
+                returning w.tenant_id, w.session_id),
+            taken as (
+                update session.session_lease l
+                set state = 'RUNNING', epoch = l.epoch + 1, owner = $1, attempts = l.attempts + 1,
+                    lease_until = clock_timestamp() + $3 * interval '1 second'
+                from ready r
+                where l.tenant_id = r.tenant_id and l.session_id = r.session_id
+                  and (r.workspace is null or exists (
+                      select from rooms where rooms.tenant_id = r.tenant_id
+                                          and rooms.session_id = r.session_id))
+                returning l.tenant_id, l.session_id, l.epoch, l.attempts, l.fair_key)
+            select tenant_id, session_id, epoch, attempts,
+                   setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
+            from taken";
+
+        let rows: Vec<(Uuid, Uuid, i64, i32, i64)> = sqlx::query_as(SQL)
+            .bind(runner.as_uuid())
+            .bind(i64::from(slots))
+            .bind(lease_seconds())
+            .fetch_all(self.pools.system_pool())
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(|(tenant, session, epoch, attempts, _)| Claim {
+                tenant: tenant.into(),
+                session: session.into(),
+                epoch,
+                attempts,
+            })
+            .collect())
+    }
+
+    /// Extends the leases of all that a runner holds, in one statement.
+    ///
+    /// What is not returned is lost: write nothing more for it.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; the leases run on until they lapse.
+    pub async fn renew(&self, runner: RunnerId, held: &[Claim]) -> Result<Vec<Renewed>, Error> {
+        const SQL: &str = "
+            with held as (
+                select l.tenant_id, l.session_id
+                from unnest($2::uuid[], $3::uuid[], $4::bigint[]) as h (tenant_id, session_id, epoch)
+                join session.session_lease l using (tenant_id, session_id)
+                where l.epoch = h.epoch and l.owner = $1 and l.state = 'RUNNING'
+                order by l.session_id
+                for update of l),
+            rooms as (
+                update session.workspace_lease w
+                set lease_until = clock_timestamp() + $5 * interval '1 second'
+                from held h where w.tenant_id = h.tenant_id and w.session_id = h.session_id)
+            update session.session_lease l
+            set lease_until = clock_timestamp() + $5 * interval '1 second'
+            from held h
+            where l.tenant_id = h.tenant_id and l.session_id = h.session_id
+            returning l.tenant_id, l.session_id, l.epoch, l.paused is not null, l.cancel_upto, l.next_in";
+
+        if held.is_empty() {
+            return Ok(Vec::new());
+        }
+        let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = sqlx::query_as(SQL)
+            .bind(runner.as_uuid())
+            .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
+            .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
+            .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
+            .bind(lease_seconds())
+            .fetch_all(self.pools.system_pool())
+            .await?;
+        Ok(rows
+            .into_iter()
+            .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| Renewed {
+                tenant: tenant.into(),
+                session: session.into(),
+                epoch,
+                pause,
+                cancel_upto,
+                next_in,
+            })
+            .collect())
+    }
+
+    /// Gives a session back in the midst of a turn, at a step's end: no attempt is charged, and
+    /// another runner may go on at once.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if it was lost already.
+    pub async fn release(&self, claim: &Claim) -> Result<(), Error> {
+        const KEEP: &str = "
+            update session.session_lease
+            set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
+                attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2";
+        const HOLD: &str = "
+            with left_flight as (
+                update session.tenant_queue set in_flight = in_flight - 1 where tenant_id = $1)
+            update session.session_lease
+            set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
+                attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp(), fair_key = null
+            where tenant_id = $1 and session_id = $2";
+        const ROOM: &str = "
+            update session.workspace_lease set session_id = null, lease_until = null
+            where tenant_id = $1 and workspace = $3 and session_id = $2";
+
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        if let Some(workspace) = &lease.workspace {
+            sqlx::query(ROOM)
+                .bind(claim.tenant.as_uuid())
+                .bind(claim.session.as_uuid())
+                .bind(workspace)
+                .execute(tx.conn())
+                .await?;
+        }
+        sqlx::query(if lease.paused { HOLD } else { KEEP })
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Puts a session to rest that turned out to have nothing to do: no run is recorded.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if it was lost already.
+    pub async fn yield_to(&self, claim: &Claim, wait: Wait) -> Result<Completed, Error> {
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        let completed =
+            rest(&mut tx, &lease, Rest { finished: 0, entries: 0, replies: 0, wait: &wait })
+                .await?;
+        tx.commit().await?;
+        Ok(completed)
+    }
+
+    /// How long until the earliest session that is ready but not yet due; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn next_ready(&self) -> Result<Option<Duration>, Error> {
+        const SQL: &str = "
+            select (extract(epoch from min(ready_at) - clock_timestamp()) * 1000)::bigint
+            from session.session_lease
+            where state = 'READY' and fair_key is not null and paused is null";
+        let millis: Option<i64> =
+            sqlx::query_scalar(SQL).fetch_one(self.pools.system_pool()).await?;
+        Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
+    }
+}
+
+fn lease_seconds() -> f64 {
+    LEASE.as_secs_f64()
+}

@@ -1,0 +1,213 @@
+//! Ending a turn: the answer, the messages it finishes and the session's next state, all or nothing.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{Body, State, Wait, wakes};
+use sqlx::types::Json;
+
+use crate::{
+    Claim, Completed, Completion, Error, Sessions,
+    append::{Written, write},
+    sessions::{Lease, TURN, lock_claimed},
+};
+
+impl Sessions {
+    /// Ends a turn, if the session is still this runner's.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if it is not. After any other error nobody knows whether it was ended:
+    /// [`load`](Self::load) tells.
+    pub async fn complete(
+        &self,
+        claim: &Claim,
+        completion: Completion,
+    ) -> Result<Completed, Error> {
+        let written = Written {
+            run: Some(completion.run),
+            entries: &completion.entries,
+            seen: &[],
+            deliveries: &completion.deliveries,
+        };
+
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        write(&mut tx, &lease, &written).await?;
+        let finished = finish(&mut tx, &lease, &completion).await?;
+        let completed = rest(
+            &mut tx,
+            &lease,
+            Rest {
+                finished,
+                entries: written.entry_count(),
+                replies: written.delivery_count(),
+                wait: &completion.wait,
+            },
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(completed)
+    }
+}
+
+/// Marks the turn's messages, records the run, counts what it cost and tells whoever listens.
+///
+/// Says how many messages it finished.
+async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i64, Error> {
+    const SQL: &str = "
+        with finished as (
+            update session.inbox
+            set state = case when $4 = 'dead' then 'dead' else 'done' end,
+                outcome = $4, reason = $5, run_id = $3, finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and seq = any($6) and state in ('new', 'seen')
+            returning 1),
+        session as (
+            update session.sessions
+            set turns = turns + 1, input_tokens = input_tokens + $9,
+                cached_tokens = cached_tokens + $10, output_tokens = output_tokens + $11,
+                last_target = coalesce($14, last_target), updated_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2
+            returning agent_id),
+        run as (
+            insert into session.runs
+                (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
+                 input_tokens, cached_tokens, output_tokens, started_at)
+            select $1, $3, $2, agent_id, $12, $4, $5, $7, $8, $13, $9, $10, $11, $15 from session
+            on conflict (tenant_id, run_id) do update
+                set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,
+                    reply_seq = excluded.reply_seq, finished_at = clock_timestamp()),
+        event as (
+            insert into session.events (tenant_id, family, session_id, name, payload)
+            values ($1, 'runs', $2, 'RunFinished',
+                    jsonb_build_object('run', $3::uuid, 'outcome', $4::text, 'steps', $8::integer,
+                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)))
+        select count(*) from finished";
+
+    let tenant = tx.tenant();
+    let reply =
+        end.reply.and_then(|index| i64::try_from(index).ok()).map(|at| lease.next_entry + at);
+    let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    Ok(sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(end.run.as_uuid())
+        .bind(end.outcome.as_str())
+        .bind(&end.reason)
+        .bind(&end.done)
+        .bind(reply)
+        .bind(end.steps)
+        .bind(tokens(end.usage.input))
+        .bind(tokens(end.usage.cached))
+        .bind(tokens(end.usage.output))
+        .bind(lease.epoch)
+        .bind(&end.model)
+        .bind(end.last_target.as_ref().map(Json))
+        .bind(jiff_sqlx::Timestamp::from(end.started_at))
+        .fetch_one(tx.conn())
+        .await?)
+}
+
+/// What a turn's end changes in the lease.
+pub(crate) struct Rest<'a> {
+    /// Messages that were finished.
+    pub finished: i64,
+    /// Entries that were written.
+    pub entries: i64,
+    /// Replies that were written.
+    pub replies: i64,
+    /// What is waited for, if nothing that is here already wakes it.
+    pub wait: &'a Wait,
+}
+
+/// Takes a session out of a runner's hands: to rest, or to the end of its tenant's queue.
+///
+/// The session's place in flight goes to the tenant's next queued session, or to itself.
+pub(crate) async fn rest(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    rest: Rest<'_>,
+) -> Result<Completed, Error> {
+    // `next` takes what another transaction holds for taken: it is looked at again by whoever
+    // holds it, and by the sweep.
+    const SQL: &str = "
+        with next as (
+            select session_id from session.session_lease
+            where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
+              and session_id <> $2
+            order by ready_at limit 1
+            for update skip locked),
+        moved as (
+            update session.tenant_queue q
+            set in_flight = q.in_flight - case when $3 or exists (select from next) then 0 else 1 end,
+                vfinish = case when $3 or exists (select from next)
+                          then greatest(q.vfinish, (select last_value from session.vclock)) + $4 / q.weight
+                          else q.vfinish end
+            where tenant_id = $1
+            returning q.vfinish - $4 / q.weight as fair_key),
+        promoted as (
+            update session.session_lease l set fair_key = moved.fair_key
+            from moved, next
+            where l.tenant_id = $1 and l.session_id = next.session_id),
+        freed as (
+            update session.workspace_lease set session_id = null, lease_until = null
+            where tenant_id = $1 and workspace = $14 and session_id = $2)
+        update session.session_lease l
+        set state = $5, wait = $6,
+            wait_until = clock_timestamp() + $7 * interval '1 millisecond',
+            owner = null, lease_until = null,
+            ready_at = case when $5 = 'READY' then clock_timestamp() end,
+            fair_key = case when $3 and not exists (select from next) then moved.fair_key end,
+            next_entry = l.next_entry + $8, done_in = l.done_in + $9, next_out = l.next_out + $10,
+            attempts = case when $11 then 0 else l.attempts end,
+            ended = $12
+        from moved
+        where l.tenant_id = $1 and l.session_id = $2 and l.epoch = $13
+        returning exists (select from next)";
+
+    let again = lease.open() > rest.finished && wants_more(tx, lease, rest.wait).await?;
+    // A session that is held waits for nobody's place; resuming asks again.
+    let queue = again && !lease.paused;
+    let state = if again { State::Ready } else { rest.wait.state() };
+    let waits = !again && *rest.wait != Wait::Anything;
+    let deadline = rest.wait.deadline_ms().filter(|_| waits);
+
+    let tenant = tx.tenant();
+    let promoted: Option<bool> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(queue)
+        .bind(TURN)
+        .bind(state.as_str())
+        .bind(waits.then_some(Json(rest.wait)))
+        .bind(deadline.and_then(|ms| i64::try_from(ms).ok()))
+        .bind(rest.entries)
+        .bind(rest.finished)
+        .bind(rest.replies)
+        .bind(rest.finished > 0 || rest.entries > 0)
+        .bind(false)
+        .bind(lease.epoch)
+        .bind(lease.workspace.as_deref())
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(promoted) = promoted else { return Err(Error::Fenced { held: lease.epoch }) };
+    Ok(Completed { wake: queue || promoted, again })
+}
+
+/// Whether a message that is still open wakes a session that waits so.
+pub(crate) async fn wants_more(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    wait: &Wait,
+) -> Result<bool, Error> {
+    const SQL: &str = "
+        select body from session.inbox
+        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+        order by seq";
+
+    let tenant = tx.tenant();
+    let open: Vec<Json<Body>> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(open.iter().any(|body| wakes(wait, &body.0)))
+}

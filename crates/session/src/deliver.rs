@@ -1,0 +1,240 @@
+//! Replies on their way to a channel.
+//!
+//! A delivery is committed as `sending` before the platform is called, and as
+//! `sent` after. What a crash leaves in `sending` may or may not have arrived:
+//! a keyed channel is asked again with the same key, on any other it becomes
+//! `unknown` and is never resent by itself.
+
+use std::time::Duration;
+
+use holdfast_types::{DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{Delivery, Error, Sent, Sessions, sessions::tenant_of};
+
+/// How long a bridge may take over one send before another looks at it.
+pub const SENDING: Duration = Duration::from_secs(60);
+
+type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
+type Content = (Uuid, Uuid, Json<Target>, String, bool, Option<String>);
+
+impl Sessions {
+    /// Takes up to `limit` parts of replies that are due on a kind of channel, and commits that
+    /// they are being sent. A part waits for those before it in its session.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer. Parts may then have been taken; their leases lapse.
+    pub async fn claim_deliveries(
+        &self,
+        channel: &str,
+        class: DeliveryClass,
+        owner: RunnerId,
+        limit: i64,
+    ) -> Result<Vec<Delivery>, Error> {
+        const LOST: &str = "
+            with lost as (
+                select tenant_id, session_id, out_seq, part from session.deliveries
+                where channel = $1 and state = 'sending' and lease_until < clock_timestamp()
+                limit 100 for update skip locked)
+            update session.deliveries d
+            set state = 'unknown', owner = null, lease_until = null, finished_at = clock_timestamp(),
+                reason = 'the process that sent it was lost before the platform''s answer was recorded'
+            from lost l
+            where d.tenant_id = l.tenant_id and d.session_id = l.session_id
+              and d.out_seq = l.out_seq and d.part = l.part";
+        const DUE: &str = "
+            with due as (
+                select tenant_id, session_id, out_seq, part, state = 'sending' as ambiguous
+                from session.deliveries d
+                where channel = $1
+                  and ((state = 'pending' and next_at <= clock_timestamp())
+                       or ($4 and state = 'sending' and lease_until < clock_timestamp()))
+                  and not exists (
+                      select from session.deliveries e
+                      where e.tenant_id = d.tenant_id and e.session_id = d.session_id
+                        and (e.out_seq, e.part) < (d.out_seq, d.part)
+                        and e.state in ('pending', 'sending'))
+                order by next_at
+                limit $3
+                for update skip locked)
+            update session.deliveries d
+            set state = 'sending', owner = $2, attempt = d.attempt + 1,
+                lease_until = clock_timestamp() + $5 * interval '1 second'
+            from due
+            where d.tenant_id = due.tenant_id and d.session_id = due.session_id
+              and d.out_seq = due.out_seq and d.part = due.part
+            returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt, due.ambiguous";
+
+        let system = self.pools.system_pool();
+        if class == DeliveryClass::Plain {
+            sqlx::query(LOST).bind(channel).execute(system).await?;
+        }
+        let mut claimed: Vec<Claimed> = sqlx::query_as(DUE)
+            .bind(channel)
+            .bind(owner.as_uuid())
+            .bind(limit)
+            .bind(class != DeliveryClass::Plain)
+            .bind(SENDING.as_secs_f64())
+            .fetch_all(system)
+            .await?;
+        claimed.sort_unstable();
+
+        let mut deliveries = Vec::with_capacity(claimed.len());
+        for group in claimed.chunk_by(|a, b| a.0 == b.0) {
+            deliveries.extend(self.contents(tenant_of(group[0].0), group).await?);
+        }
+        Ok(deliveries)
+    }
+
+    /// Reads what one tenant's claimed parts say and where they go.
+    async fn contents(
+        &self,
+        tenant: TenantId,
+        claimed: &[Claimed],
+    ) -> Result<Vec<Delivery>, Error> {
+        const SQL: &str = "
+            select session_id, run_id, target, body, split, trace from session.deliveries
+            where tenant_id = $1 and delivery_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let mut deliveries = Vec::with_capacity(claimed.len());
+        for (_, id, out_seq, part, attempt, ambiguous) in claimed {
+            let row: Option<Content> = sqlx::query_as(SQL)
+                .bind(tenant.as_uuid())
+                .bind(id)
+                .fetch_optional(tx.conn())
+                .await?;
+            // A session that was deleted takes its deliveries with it.
+            let Some((session, run, target, text, split, trace)) = row else { continue };
+            deliveries.push(Delivery {
+                tenant,
+                id: (*id).into(),
+                session: session.into(),
+                run: run.into(),
+                target: target.0,
+                text,
+                split,
+                out_seq: *out_seq,
+                part: *part,
+                attempt: *attempt,
+                ambiguous: *ambiguous,
+                trace,
+            });
+        }
+        tx.commit().await?;
+        Ok(deliveries)
+    }
+
+    /// Stores a reply cut to what the platform takes: the delivery becomes the first part, and
+    /// the others wait behind it. Doing it again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the delivery is another bridge's now.
+    pub async fn split(
+        &self,
+        delivery: &Delivery,
+        owner: RunnerId,
+        parts: &[String],
+    ) -> Result<(), Error> {
+        const FIRST: &str = "
+            update session.deliveries set body = $4, split = true
+            where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $5
+              and state = 'sending'";
+        const REST: &str = "
+            insert into session.deliveries
+                (tenant_id, session_id, out_seq, part, delivery_id, run_id, channel, account_id,
+                 target, body, split, trace)
+            select d.tenant_id, d.session_id, d.out_seq, p.part, p.id, d.run_id, d.channel,
+                   d.account_id, d.target, p.body, true, d.trace
+            from session.deliveries d,
+                 unnest($3::integer[], $4::uuid[], $5::text[]) as p (part, id, body)
+            where d.tenant_id = $1 and d.delivery_id = $2
+            on conflict (tenant_id, session_id, out_seq, part) do nothing";
+
+        let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+        let mut tx = self.pools.tenant(delivery.tenant).await?;
+        let ours = sqlx::query(FIRST)
+            .bind(delivery.tenant.as_uuid())
+            .bind(delivery.id.as_uuid())
+            .bind(owner.as_uuid())
+            .bind(first)
+            .bind(delivery.attempt)
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        if ours == 0 {
+            return Err(Error::Fenced { held: i64::from(delivery.attempt) });
+        }
+        if !rest.is_empty() {
+            let count = i32::try_from(rest.len()).unwrap_or(i32::MAX);
+            sqlx::query(REST)
+                .bind(delivery.tenant.as_uuid())
+                .bind(delivery.id.as_uuid())
+                .bind((1..=count).collect::<Vec<i32>>())
+                .bind(rest.iter().map(|_| DeliveryId::generate().as_uuid()).collect::<Vec<_>>())
+                .bind(rest)
+                .execute(tx.conn())
+                .await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Records how a try ended. Says whether more of the session can go out now.
+    ///
+    /// A `sent` that comes late may overwrite `unknown`; nothing else may be overwritten by a
+    /// bridge that has lost the delivery.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer: record it again.
+    pub async fn settle(
+        &self,
+        delivery: &Delivery,
+        owner: RunnerId,
+        sent: Sent,
+    ) -> Result<bool, Error> {
+        const SQL: &str = "
+            with settled as (
+                update session.deliveries
+                set state = $4, reason = $5, platform_id = coalesce($6, platform_id),
+                    next_at = clock_timestamp() + $7 * interval '1 millisecond',
+                    owner = null, lease_until = null,
+                    finished_at = case when $4 = 'pending' then null else clock_timestamp() end
+                where tenant_id = $1 and delivery_id = $2
+                  and ((state = 'sending' and owner = $3 and attempt = $8)
+                       or (state = 'unknown' and $4 = 'sent'))
+                returning session_id)
+            select exists (
+                select from session.deliveries d join settled using (session_id)
+                where d.tenant_id = $1 and d.state = 'pending' and d.delivery_id <> $2)
+            from settled";
+
+        let (state, reason, platform_id, after) = match sent {
+            Sent::Yes { platform_id } => {
+                (DeliveryState::Sent, None, Some(platform_id), Duration::ZERO)
+            }
+            Sent::Again { after, reason } => (DeliveryState::Pending, Some(reason), None, after),
+            Sent::Refused { reason } => (DeliveryState::Dead, Some(reason), None, Duration::ZERO),
+            Sent::Unknown { reason } => {
+                (DeliveryState::Unknown, Some(reason), None, Duration::ZERO)
+            }
+        };
+        let mut tx = self.pools.tenant(delivery.tenant).await?;
+        let more: Option<bool> = sqlx::query_scalar(SQL)
+            .bind(delivery.tenant.as_uuid())
+            .bind(delivery.id.as_uuid())
+            .bind(owner.as_uuid())
+            .bind(state.as_str())
+            .bind(reason)
+            .bind(platform_id)
+            .bind(i64::try_from(after.as_millis()).unwrap_or(i64::MAX))
+            .bind(delivery.attempt)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(more.unwrap_or(false) && state != DeliveryState::Pending)
+    }
+}

@@ -1,0 +1,231 @@
+//! Pausing, resuming and cancelling, and what happens to the sessions below.
+//!
+//! A cascade goes parent first, one transaction a session, and may be repeated:
+//! what was paused by hand stays so, and only what was paused for its parent
+//! goes on with it (spec STM-019).
+
+use holdfast_types::{SessionId, State, TenantId};
+use uuid::Uuid;
+
+use crate::{
+    Error, Running, Sessions,
+    complete::wants_more,
+    sessions::{Lease, lock, no_session},
+    sweep::{KeepWait, make_ready},
+};
+
+/// How many sessions a pause reached, and those of them that run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Sessions that are held now and were not before.
+    pub sessions: u32,
+    /// Those that a runner has: it stops at its next step, sooner if it is told.
+    pub running: Vec<(SessionId, Running)>,
+}
+
+/// How many sessions go on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Sessions that were held and are not any more.
+    pub sessions: u32,
+    /// Somebody should claim.
+    pub wake: bool,
+}
+
+impl Sessions {
+    /// Holds a session and those below it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the database does not answer; a repetition then goes on
+    /// where this stopped.
+    pub async fn pause(&self, tenant: TenantId, session: SessionId) -> Result<Held, Error> {
+        let mut held = Held::default();
+        self.pause_one(tenant, session, "user", &mut held).await?;
+        let mut parents = vec![session];
+        while let Some(parent) = parents.pop() {
+            for child in self.children(tenant, parent).await? {
+                self.pause_one(tenant, child, "parent", &mut held).await?;
+                parents.push(child);
+            }
+        }
+        Ok(held)
+    }
+
+    /// Lets a session go on, and those below it that were held with it.
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub async fn resume(&self, tenant: TenantId, session: SessionId) -> Result<Resumed, Error> {
+        let mut resumed = Resumed::default();
+        self.resume_one(tenant, session, None, &mut resumed).await?;
+        let mut parents = vec![session];
+        while let Some(parent) = parents.pop() {
+            for child in self.children(tenant, parent).await? {
+                // One that was held by hand keeps those below it.
+                if self.resume_one(tenant, child, Some("parent"), &mut resumed).await? {
+                    parents.push(child);
+                }
+            }
+        }
+        Ok(resumed)
+    }
+
+    /// Asks for the end of what runs in a session. What waits behind it is not touched.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the database does not answer.
+    pub async fn cancel(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Running>, Error> {
+        const SQL: &str = "
+            update session.session_lease
+            set cancel_upto = coalesce((
+                select max(seq) from session.inbox
+                where tenant_id = $1 and session_id = $2
+                  and (state = 'seen' or (state = 'new' and seq <= $3))), cancel_upto)
+            where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
+        let Some(running) = running(&lease) else { return Ok(None) };
+        // A turn marks what it has seen with its first write; until then it is the oldest.
+        let first = oldest(&mut tx, session).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(first)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(Some(running))
+    }
+
+    async fn pause_one(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        reason: &'static str,
+        held: &mut Held,
+    ) -> Result<(), Error> {
+        const PAUSE: &str = "
+            update session.session_lease
+            set paused = $3, fair_key = case when state = 'READY' then null else fair_key end
+            where tenant_id = $1 and session_id = $2";
+        const LEAVE: &str = "
+            with freed as (
+                update session.tenant_queue set in_flight = in_flight - 1 where tenant_id = $1)
+            update session.session_lease set paused = $3, fair_key = null
+            where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let Some(lease) = lock(&mut tx, session).await? else {
+            // A session that was deleted since is no longer below anybody.
+            return if reason == "user" { Err(no_session(session)) } else { Ok(()) };
+        };
+        if lease.paused {
+            return Ok(());
+        }
+        let admitted = lease.state == State::Ready && has_place(&mut tx, session).await?;
+        sqlx::query(if admitted { LEAVE } else { PAUSE })
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(reason)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        held.sessions += 1;
+        held.running.extend(running(&lease).map(|running| (session, running)));
+        Ok(())
+    }
+
+    /// Says whether the cascade goes on below this session.
+    async fn resume_one(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        only: Option<&'static str>,
+        resumed: &mut Resumed,
+    ) -> Result<bool, Error> {
+        const SQL: &str = "
+            update session.session_lease set paused = null
+            where tenant_id = $1 and session_id = $2 and paused is not null
+              and ($3::text is null or paused = $3)";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let Some(mut lease) = lock(&mut tx, session).await? else {
+            return if only.is_none() { Err(no_session(session)) } else { Ok(false) };
+        };
+        let changed = sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(only)
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        if changed == 0 {
+            // Already going on: a repeated cascade still looks below.
+            return Ok(!lease.paused);
+        }
+        lease.paused = false;
+
+        let resting = !matches!(lease.state, State::Ready | State::Running);
+        let wants = resting && lease.open() > 0 && wants_more(&mut tx, &lease, &lease.wait).await?;
+        if lease.state == State::Ready || wants {
+            let keep = if wants { KeepWait::No } else { KeepWait::Yes };
+            resumed.wake |= make_ready(&mut tx, &lease, keep).await?;
+        }
+        tx.commit().await?;
+        resumed.sessions += 1;
+        Ok(true)
+    }
+
+    async fn children(&self, tenant: TenantId, parent: SessionId) -> Result<Vec<SessionId>, Error> {
+        const SQL: &str = "
+            select session_id from session.sessions where tenant_id = $1 and parent_id = $2";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let children: Vec<Uuid> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(parent.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(children.into_iter().map(SessionId::from).collect())
+    }
+}
+
+fn running(lease: &Lease) -> Option<Running> {
+    match (lease.state, lease.owner) {
+        (State::Running, Some(owner)) => Some(Running { owner: owner.into(), epoch: lease.epoch }),
+        _ => None,
+    }
+}
+
+async fn has_place(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select fair_key is not null from session.session_lease
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}
+
+async fn oldest(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::Result<Option<i64>> {
+    const SQL: &str = "
+        select min(seq) from session.inbox
+        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+          and not coalesce((body->>'silent')::boolean, false)";
+    let tenant = tx.tenant();
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}

@@ -1,0 +1,378 @@
+//! Accepting messages.
+//!
+//! What has been accepted is never lost and is stored once: the insert and the
+//! session's readiness are one transaction, and (source, key) is unique in the
+//! tenant. A repetition finds the first acceptance and changes nothing.
+
+use std::time::Duration;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{MessageId, QueueMode, SessionId, State, TenantId, wakes};
+use sha2::{Digest as _, Sha256};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{
+    Accepted, Error, NewMessage, Running, Sessions,
+    sessions::{Lease, LeaseRow, TURN},
+};
+
+/// Messages that may wait in one session, unless the tenant's row says otherwise.
+const DEPTH: i64 = 200;
+
+/// When a sender whose session is full should try again.
+const FULL_RETRY: Duration = Duration::from_secs(5);
+
+impl Sessions {
+    /// Accepts one message.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::RequestReused`] if its key was used for another one, [`Error::SessionFull`] if too
+    /// many wait. Any other error means that nobody knows whether it was accepted: send it again.
+    pub async fn ingest(&self, tenant: TenantId, message: NewMessage) -> Result<Accepted, Error> {
+        let mut accepted = self.ingest_group(tenant, std::slice::from_ref(&message)).await?;
+        accepted.pop().ok_or(Error::IdemKey(0))
+    }
+
+    /// Accepts many, those of one session in one transaction and in their order.
+    ///
+    /// The result has one answer for each message, in their order.
+    pub async fn ingest_batch(
+        &self,
+        tenant: TenantId,
+        messages: Vec<NewMessage>,
+    ) -> Vec<Result<Accepted, Error>> {
+        let mut answers = Vec::with_capacity(messages.len());
+        for group in messages.chunk_by(|a, b| a.key == b.key) {
+            match self.ingest_group(tenant, group).await {
+                Ok(accepted) => answers.extend(accepted.into_iter().map(Ok)),
+                // One that is refused must not take its neighbours with it.
+                Err(_) if group.len() > 1 => {
+                    for message in group {
+                        answers.push(self.ingest(tenant, message.clone()).await);
+                    }
+                }
+                Err(error) => answers.push(Err(error)),
+            }
+        }
+        answers
+    }
+
+    /// Accepts messages of one session, all or none.
+    async fn ingest_group(
+        &self,
+        tenant: TenantId,
+        messages: &[NewMessage],
+    ) -> Result<Vec<Accepted>, Error> {
+        let Some(first) = messages.first() else { return Ok(Vec::new()) };
+        if let Some(bad) = messages.iter().find(|m| !(1..=256).contains(&m.idem_key.len())) {
+            return Err(Error::IdemKey(bad.idem_key.len()));
+        }
+        let hashes: Vec<Vec<u8>> = messages.iter().map(hash).collect();
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let (lease, depth) = open_session(&mut tx, first).await?;
+
+        let room = depth - lease.open();
+        let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+        if wanted > room {
+            // A repetition is answered even when there is no room for anything new.
+            return match repeated(&mut tx, messages, &hashes).await? {
+                Some(known) => Ok(known),
+                None => Err(Error::SessionFull {
+                    waiting: lease.open(),
+                    limit: depth,
+                    retry_after: FULL_RETRY,
+                }),
+            };
+        }
+
+        let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
+        let stored = insert(&mut tx, &lease, messages, &ids, &hashes).await?;
+        if stored < messages.len() {
+            // Some were there already. Nothing of this transaction lasts; what is new comes
+            // again by itself.
+            drop(tx);
+            return self.ingest_rest(tenant, messages, &hashes).await;
+        }
+
+        let wake = ready(&mut tx, &lease, messages).await?;
+        tx.commit().await?;
+
+        let running = running(&lease);
+        Ok(ids
+            .into_iter()
+            .zip(lease.next_in..)
+            .map(|(message, seq)| Accepted {
+                message,
+                session: lease.session,
+                seq,
+                duplicate: false,
+                wake,
+                running,
+            })
+            .collect())
+    }
+
+    /// Answers for messages of which some are known: those with what is known, the rest anew.
+    async fn ingest_rest(
+        &self,
+        tenant: TenantId,
+        messages: &[NewMessage],
+        hashes: &[Vec<u8>],
+    ) -> Result<Vec<Accepted>, Error> {
+        let mut answers = Vec::with_capacity(messages.len());
+        for (message, hash) in messages.iter().zip(hashes) {
+            let one = std::slice::from_ref(message);
+            let mut tx = self.pools.tenant(tenant).await?;
+            let known = repeated(&mut tx, one, std::slice::from_ref(hash)).await?;
+            drop(tx);
+            match known.and_then(|mut known| known.pop()) {
+                Some(known) => answers.push(known),
+                None => answers.extend(Box::pin(self.ingest_group(tenant, one)).await?),
+            }
+        }
+        Ok(answers)
+    }
+}
+
+/// What tells two requests with one key apart: the session it goes to and what it says.
+fn hash(message: &NewMessage) -> Vec<u8> {
+    let mut hasher = Sha256::new();
+    hasher.update(message.key.as_str());
+    hasher.update([0]);
+    // A body holds nothing that cannot be written as JSON.
+    hasher.update(serde_json::to_vec(&message.body).unwrap_or_default());
+    hasher.finalize().to_vec()
+}
+
+/// Finds the session and locks its row, or makes it; also says how many messages may wait in it.
+async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease, i64), Error> {
+    const LOCK: &str = "
+        select l.session_id, l.state, l.paused is not null, l.wait, l.epoch, l.owner, l.next_in,
+               l.done_in, l.next_out, l.next_entry, l.attempts, l.cancel_upto, l.workspace,
+               (select depth::bigint from session.tenant_queue q where q.tenant_id = $1)
+        from session.session_lease l
+        where l.tenant_id = $1 and l.session_id = coalesce(
+            (select session_id from session.sessions where tenant_id = $1 and key = $2),
+            (select session_id from session.session_alias where tenant_id = $1 and alias = $2))
+        for update of l";
+    const CREATE: &str = "
+        with made as (
+            insert into session.sessions (tenant_id, session_id, key, kind, agent_id, label)
+            values ($1, $3, $2, $4, $5, $6)
+            on conflict on constraint sessions_key do nothing
+            returning session_id)
+        insert into session.session_lease (tenant_id, session_id)
+        select $1, session_id from made";
+
+    let tenant = tx.tenant();
+    let key = &message.key;
+    loop {
+        let row = sqlx::query(LOCK)
+            .bind(tenant.as_uuid())
+            .bind(key.as_str())
+            .fetch_optional(tx.conn())
+            .await?;
+        if let Some(row) = row {
+            return Ok(split_depth(&row)?);
+        }
+        let session = SessionId::generate();
+        let made = sqlx::query(CREATE)
+            .bind(tenant.as_uuid())
+            .bind(key.as_str())
+            .bind(session.as_uuid())
+            .bind(key.kind().as_str())
+            .bind(message.agent.as_uuid())
+            .bind(message.label.unwrap_or_default())
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        if made == 1 {
+            return Ok((Lease::fresh(session), DEPTH));
+        }
+        // Another made it at the same moment; the next look finds and locks it.
+    }
+}
+
+fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
+    use sqlx::{FromRow as _, Row as _};
+    // The tuple takes the first thirteen columns.
+    let lease = LeaseRow::from_row(row)?;
+    let depth: Option<i64> = row.try_get(13)?;
+    Ok((Lease::from(lease), depth.unwrap_or(DEPTH)))
+}
+
+impl Lease {
+    /// The row of a session that was made a moment ago.
+    fn fresh(session: SessionId) -> Self {
+        Self {
+            session,
+            state: State::Wait,
+            paused: false,
+            wait: holdfast_types::Wait::Anything,
+            epoch: 0,
+            owner: None,
+            next_in: 1,
+            done_in: 0,
+            next_out: 1,
+            next_entry: 1,
+            attempts: 0,
+            cancel_upto: 0,
+            workspace: None,
+        }
+    }
+}
+
+/// Stores the messages; fewer than there are if some were there already.
+async fn insert(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    messages: &[NewMessage],
+    ids: &[MessageId],
+    hashes: &[Vec<u8>],
+) -> Result<usize, Error> {
+    const SQL: &str = "
+        insert into session.inbox
+            (tenant_id, session_id, seq, message_id, source, idem_key, hash, body, mode, target, trace)
+        select $1, $2, m.seq, m.id, m.source, m.idem_key, m.hash, m.body, m.mode, m.target, m.trace
+        from unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bytea[], $8::jsonb[],
+                    $9::text[], $10::jsonb[], $11::text[])
+             as m (seq, id, source, idem_key, hash, body, mode, target, trace)
+        where not exists (
+            select from session.tombstones t
+            where t.tenant_id = $1 and t.source = m.source and t.idem_key = m.idem_key)
+        on conflict on constraint inbox_idem_key do nothing";
+
+    let tenant = tx.tenant();
+    let seqs: Vec<i64> = (lease.next_in..).take(messages.len()).collect();
+    let stored = sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(seqs)
+        .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.source.as_text()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())
+        .bind(hashes)
+        .bind(messages.iter().map(|m| Json(&m.body)).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.mode.as_str()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.target.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
+        .execute(tx.conn())
+        .await?
+        .rows_affected();
+    Ok(usize::try_from(stored).unwrap_or(usize::MAX))
+}
+
+/// Takes the messages into account, and makes the session ready if one of them wakes it.
+///
+/// Says after how long somebody should claim. The tenant's row is locked last, by the same
+/// statement, since all of a tenant's sessions pass through it.
+async fn ready(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    messages: &[NewMessage],
+) -> Result<Option<Duration>, Error> {
+    const COUNT: &str = "
+        update session.session_lease set next_in = next_in + $3
+        where tenant_id = $1 and session_id = $2";
+    const GATHER: &str = "
+        update session.session_lease
+        set next_in = next_in + $3, ready_at = clock_timestamp() + $4 * interval '1 millisecond'
+        where tenant_id = $1 and session_id = $2";
+    const READY: &str = "
+        with admitted as (
+            insert into session.tenant_queue as q (tenant_id, in_flight, vfinish)
+            values ($1, 1, (select last_value from session.vclock) + $5)
+            on conflict (tenant_id) do update
+                set in_flight = q.in_flight + 1,
+                    vfinish = greatest(q.vfinish, (select last_value from session.vclock))
+                              + $5 / q.weight
+                where q.in_flight < q.cap
+            returning q.vfinish - $5 / q.weight as fair_key)
+        update session.session_lease
+        set next_in = next_in + $3, state = 'READY', wait = null, wait_until = null, ended = false,
+            ready_at = clock_timestamp() + $4 * interval '1 millisecond',
+            fair_key = (select fair_key from admitted)
+        where tenant_id = $1 and session_id = $2
+        returning fair_key is not null";
+
+    let tenant = tx.tenant();
+    let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+    let waker = messages.iter().find(|message| wakes(&lease.wait, &message.body));
+    let debounce = match waker {
+        Some(message) if message.mode == QueueMode::Collect => message.debounce,
+        _ => Duration::ZERO,
+    };
+    let millis = i64::try_from(debounce.as_millis()).unwrap_or(i64::MAX);
+
+    let resting = !matches!(lease.state, State::Ready | State::Running);
+    if waker.is_some() && resting && !lease.paused {
+        let admitted: bool = sqlx::query_scalar(READY)
+            .bind(tenant.as_uuid())
+            .bind(lease.session.as_uuid())
+            .bind(count)
+            .bind(millis)
+            .bind(TURN)
+            .fetch_one(tx.conn())
+            .await?;
+        return Ok(admitted.then_some(debounce));
+    }
+
+    // Gathering starts its pause anew with each message; that is what a pause is.
+    let gather = waker.is_some() && lease.state == State::Ready && !debounce.is_zero();
+    let query = sqlx::query(if gather { GATHER } else { COUNT })
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(count);
+    let query = if gather { query.bind(millis) } else { query };
+    query.execute(tx.conn()).await?;
+    Ok(gather.then_some(debounce))
+}
+
+fn running(lease: &Lease) -> Option<Running> {
+    match (lease.state, lease.owner) {
+        (State::Running, Some(owner)) => Some(Running { owner: owner.into(), epoch: lease.epoch }),
+        _ => None,
+    }
+}
+
+/// The first acceptances, if every message is a repetition; `None` if one is new.
+async fn repeated(
+    tx: &mut TenantTx,
+    messages: &[NewMessage],
+    hashes: &[Vec<u8>],
+) -> Result<Option<Vec<Accepted>>, Error> {
+    const SQL: &str = "
+        select message_id, session_id, seq, hash from session.inbox
+        where tenant_id = $1 and source = $2 and idem_key = $3
+        union all
+        select message_id, session_id, seq, hash from session.tombstones
+        where tenant_id = $1 and source = $2 and idem_key = $3
+        limit 1";
+
+    let tenant = tx.tenant();
+    let mut known = Vec::with_capacity(messages.len());
+    for (message, hash) in messages.iter().zip(hashes) {
+        let row: Option<(Uuid, Uuid, i64, Vec<u8>)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(message.source.as_text())
+            .bind(&message.idem_key)
+            .fetch_optional(tx.conn())
+            .await?;
+        let Some((id, session, seq, first)) = row else { return Ok(None) };
+        if first != *hash {
+            return Err(Error::RequestReused(message.idem_key.clone()));
+        }
+        known.push(Accepted {
+            message: id.into(),
+            session: session.into(),
+            seq,
+            duplicate: true,
+            wake: None,
+            running: None,
+        });
+    }
+    Ok(Some(known))
+}

@@ -1,0 +1,146 @@
+//! Forgetting what has been kept for as long as it is worth.
+//!
+//! | what | kept for | then |
+//! |---|---|---|
+//! | finished inbox rows | `inbox` | a tombstone remembers the key for `keys` more |
+//! | finished deliveries | `deliveries` | gone |
+//! | runs | `runs` | gone; the journal keeps what was said |
+//! | events nobody could publish | `events` | gone |
+//! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
+//!
+//! Journals of other sessions are kept until their session is deleted.
+
+use std::time::Duration;
+
+use holdfast_types::{SessionId, TenantId};
+use uuid::Uuid;
+
+use crate::{Error, Sessions, sessions::tenant_of};
+
+/// How long finished things are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Retention {
+    /// Finished messages.
+    pub inbox: Duration,
+    /// Idempotency keys, after that.
+    pub keys: Duration,
+    /// Finished deliveries.
+    pub deliveries: Duration,
+    /// Runs.
+    pub runs: Duration,
+    /// Events that could not be published.
+    pub events: Duration,
+    /// Sessions that a program opened without a name.
+    pub ephemeral: Duration,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+impl Default for Retention {
+    fn default() -> Self {
+        Self {
+            inbox: 30 * DAY,
+            keys: 30 * DAY,
+            deliveries: 30 * DAY,
+            runs: 90 * DAY,
+            events: 7 * DAY,
+            ephemeral: DAY,
+        }
+    }
+}
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Rows of all tables.
+    pub rows: u64,
+    /// Sessions.
+    pub sessions: u64,
+}
+
+/// The label of a session that a program opened without a name.
+pub const EPHEMERAL: &str = "ephemeral";
+
+impl Sessions {
+    /// Forgets what is older than `keep` says, tenant by tenant.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; what was forgotten until then stays so.
+    pub async fn prune(&self, keep: &Retention) -> Result<Pruned, Error> {
+        const TENANTS: &str = "select tenant_id from control.tenants";
+
+        let mut pruned = Pruned::default();
+        let tenants: Vec<Uuid> =
+            sqlx::query_scalar(TENANTS).fetch_all(self.pools.system_pool()).await?;
+        for tenant in tenants {
+            let one = self.prune_tenant(tenant_of(tenant), keep).await?;
+            pruned.rows += one.rows;
+            pruned.sessions += one.sessions;
+        }
+        Ok(pruned)
+    }
+
+    async fn prune_tenant(&self, tenant: TenantId, keep: &Retention) -> Result<Pruned, Error> {
+        const INBOX: &str = "
+            with gone as (
+                delete from session.inbox
+                where tenant_id = $1 and state in ('done', 'dead')
+                  and finished_at < clock_timestamp() - $2 * interval '1 second'
+                returning *)
+            insert into session.tombstones
+                (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+            select tenant_id, source, idem_key, hash, session_id, seq, message_id,
+                   clock_timestamp() + $3 * interval '1 second' from gone
+            on conflict do nothing";
+        const KEYS: &str =
+            "delete from session.tombstones where tenant_id = $1 and until < clock_timestamp()";
+        const DELIVERIES: &str = "
+            delete from session.deliveries
+            where tenant_id = $1 and state in ('sent', 'unknown', 'dead')
+              and finished_at < clock_timestamp() - $2 * interval '1 second'";
+        const RUNS: &str = "
+            delete from session.runs
+            where tenant_id = $1 and finished_at < clock_timestamp() - $2 * interval '1 second'";
+        const EVENTS: &str = "
+            delete from session.events
+            where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
+        const SESSIONS: &str = "
+            select s.session_id from session.sessions s
+            join session.session_lease l using (tenant_id, session_id)
+            where s.tenant_id = $1 and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
+              and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+            limit 1000";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let mut rows = 0;
+        rows += sqlx::query(INBOX)
+            .bind(tenant.as_uuid())
+            .bind(keep.inbox.as_secs_f64())
+            .bind(keep.keys.as_secs_f64())
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        rows += sqlx::query(KEYS).bind(tenant.as_uuid()).execute(tx.conn()).await?.rows_affected();
+        for (sql, age) in [(DELIVERIES, keep.deliveries), (RUNS, keep.runs), (EVENTS, keep.events)]
+        {
+            rows += sqlx::query(sql)
+                .bind(tenant.as_uuid())
+                .bind(age.as_secs_f64())
+                .execute(tx.conn())
+                .await?
+                .rows_affected();
+        }
+        let old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
+            .bind(tenant.as_uuid())
+            .bind(keep.ephemeral.as_secs_f64())
+            .bind(EPHEMERAL)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        for session in &old {
+            self.delete(tenant, SessionId::from(*session)).await?;
+        }
+        Ok(Pruned { rows, sessions: old.len() as u64 })
+    }
+}

@@ -1,0 +1,127 @@
+//! The protocol's face: one value over the database, with a method for each verb.
+
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{SessionId, State, TenantId, Wait};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{Claim, Error};
+
+/// The session protocol over a database. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    pub(crate) pools: Pools,
+}
+
+/// How far a tenant's place in the fair order moves with each session that becomes ready, at
+/// weight 1. A multiple of every weight up to 16, so that shares are exact where it matters.
+pub(crate) const TURN: i64 = 720_720;
+
+impl Sessions {
+    /// The protocol over these pools.
+    #[must_use]
+    pub const fn new(pools: Pools) -> Self {
+        Self { pools }
+    }
+}
+
+/// A session's lease row, locked.
+pub(crate) struct Lease {
+    pub session: SessionId,
+    pub state: State,
+    pub paused: bool,
+    pub wait: Wait,
+    pub epoch: i64,
+    pub owner: Option<Uuid>,
+    pub next_in: i64,
+    pub done_in: i64,
+    pub next_out: i64,
+    pub next_entry: i64,
+    pub attempts: i32,
+    pub cancel_upto: i64,
+    pub workspace: Option<String>,
+}
+
+pub(crate) type LeaseRow = (
+    Uuid,
+    String,
+    bool,
+    Option<Json<Wait>>,
+    i64,
+    Option<Uuid>,
+    i64,
+    i64,
+    i64,
+    i64,
+    i32,
+    i64,
+    Option<String>,
+);
+
+impl From<LeaseRow> for Lease {
+    fn from(row: LeaseRow) -> Self {
+        Self {
+            session: row.0.into(),
+            // A check constraint keeps other words out.
+            state: State::parse(&row.1).unwrap_or(State::Wait),
+            paused: row.2,
+            wait: row.3.map_or(Wait::Anything, |wait| wait.0),
+            epoch: row.4,
+            owner: row.5,
+            next_in: row.6,
+            done_in: row.7,
+            next_out: row.8,
+            next_entry: row.9,
+            attempts: row.10,
+            cancel_upto: row.11,
+            workspace: row.12,
+        }
+    }
+}
+
+impl Lease {
+    /// Messages that are accepted and not finished.
+    pub const fn open(&self) -> i64 {
+        self.next_in - 1 - self.done_in
+    }
+}
+
+/// Locks a session's row, whoever has it. `None` if the tenant has no such session.
+pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Lease>> {
+    const SQL: &str = "
+        select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
+               next_out, next_entry, attempts, cancel_upto, workspace
+        from session.session_lease
+        where tenant_id = $1 and session_id = $2
+        for update";
+
+    let tenant = tx.tenant();
+    let row = sqlx::query_as::<_, LeaseRow>(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(row.map(Lease::from))
+}
+
+/// Locks a session's row for the runner that claimed it, and for no other.
+///
+/// This is the fence: under the row's lock, a claim whose epoch is not the row's is refused.
+pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lease, Error> {
+    match lock(tx, claim.session).await? {
+        Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),
+        _ => {
+            metrics::counter!("holdfast_session_fenced_writes_total").increment(1);
+            Err(Error::Fenced { held: claim.epoch })
+        }
+    }
+}
+
+/// What a caller is told who asks for another's session, or for one that never was.
+pub(crate) fn no_session(session: SessionId) -> Error {
+    Error::NotFound { what: "session", name: session.to_string() }
+}
+
+pub(crate) fn tenant_of(id: Uuid) -> TenantId {
+    id.into()
+}

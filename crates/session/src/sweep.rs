@@ -1,0 +1,373 @@
+//! What every runner does once a second, so that nothing stays where a crash left it.
+//!
+//! An idle sweep is four cheap reads and writes no row.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{Entry, Note, RunId, SessionId, State, Target, TenantId};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{
+    Error, NewDelivery, Sessions, Swept,
+    append::{Written, write},
+    complete::{Rest, rest},
+    sessions::{Lease, TURN, lock, tenant_of},
+};
+
+/// Claims without progress after which the oldest unfinished message is given up.
+pub const ATTEMPTS: i32 = 5;
+
+/// What the model is told of a call that was begun by a process that was lost.
+const UNKNOWN: &str = "the outcome of this call is unknown: it was begun, and then the process \
+                       that ran it was lost; check before you do it again";
+
+/// What the sender of a message that was given up is told.
+const GIVEN_UP: &str = "I could not answer this message: processing it failed five times, so it \
+                        was set aside. Whoever runs this assistant can look at it and try again.";
+
+impl Sessions {
+    /// Frees what crashed runners hold, ends waits past their deadline, promotes what found room
+    /// and gives up messages that no runner survives.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; what was done until then lasts.
+    pub async fn sweep(&self) -> Result<Swept, Error> {
+        let dead = self.bury_poison().await?;
+        let orphaned = self.free_orphans().await?;
+        let overdue = self.end_waits().await?;
+        let promoted = self.promote().await?;
+        Ok(Swept { orphaned, overdue, promoted, dead })
+    }
+
+    /// Sessions whose lease ran out become ready again: at once the first time, then backed off.
+    async fn free_orphans(&self) -> Result<u64, Error> {
+        // The epoch grows here already, so that the old owner is fenced before there is a new one.
+        const RUNNING: &str = "
+            with lost as (
+                select tenant_id, session_id from session.session_lease
+                where state = 'RUNNING' and lease_until < clock_timestamp() and paused is null
+                  and attempts < $1
+                limit 200 for update skip locked)
+            update session.session_lease l
+            set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+                ready_at = clock_timestamp() + case
+                    when l.attempts <= 1 then interval '0'
+                    else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
+                    end
+            from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+        // One that is held leaves its place to others; resuming asks for one.
+        const HELD: &str = "
+            with lost as (
+                select tenant_id, session_id from session.session_lease
+                where state = 'RUNNING' and lease_until < clock_timestamp() and paused is not null
+                  and attempts < $1
+                limit 200 for update skip locked),
+            counted as (
+                update session.tenant_queue q set in_flight = q.in_flight - c.count
+                from (select tenant_id, count(*)::integer as count from lost group by tenant_id) c
+                where q.tenant_id = c.tenant_id)
+            update session.session_lease l
+            set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
+                ready_at = clock_timestamp(), fair_key = null
+            from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
+
+        let mut freed = 0;
+        for sql in [RUNNING, HELD] {
+            freed += sqlx::query(sql)
+                .bind(ATTEMPTS)
+                .execute(self.pools.system_pool())
+                .await?
+                .rows_affected();
+        }
+        Ok(freed)
+    }
+
+    /// Gives up the oldest unfinished message of each session that lost too many runners over it.
+    async fn bury_poison(&self) -> Result<u64, Error> {
+        const SQL: &str = "
+            select tenant_id, session_id from session.session_lease
+            where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
+            limit 100";
+
+        let found: Vec<(Uuid, Uuid)> =
+            sqlx::query_as(SQL).bind(ATTEMPTS).fetch_all(self.pools.system_pool()).await?;
+        let mut dead = 0;
+        for (tenant, session) in found {
+            dead += u64::from(self.bury(tenant_of(tenant), session.into()).await?);
+        }
+        Ok(dead)
+    }
+
+    async fn bury(&self, tenant: TenantId, session: SessionId) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        // Another sweep may have been here since: what the row says under its lock counts.
+        let Some(lease) = lock(&mut tx, session).await? else { return Ok(false) };
+        if lease.state != State::Running
+            || lease.attempts < ATTEMPTS
+            || !lapsed(&mut tx, session).await?
+        {
+            return Ok(false);
+        }
+        let Some(oldest) = oldest(&mut tx, session).await? else {
+            return self.put_down(tx, lease, 0, 0, 0).await;
+        };
+
+        let run = RunId::from(holdfast_types::MessageId::from(oldest.message));
+        let reason = format!("{ATTEMPTS} attempts failed without an answer");
+        let mut entries = unanswered(&mut tx, session).await?;
+        entries.push(Entry::Noted { note: Note::Failed, text: reason.clone() });
+        let deliveries: Vec<NewDelivery> = oldest
+            .target
+            .into_iter()
+            .map(|target| NewDelivery {
+                target,
+                text: GIVEN_UP.to_owned(),
+                id: holdfast_types::DeliveryId::generate(),
+            })
+            .collect();
+        let written =
+            Written { run: Some(run), entries: &entries, seen: &[], deliveries: &deliveries };
+        write(&mut tx, &lease, &written).await?;
+        let finished = give_up(&mut tx, &lease, oldest.seq, run, &reason).await?;
+        metrics::counter!("holdfast_session_dead_letters_total").increment(1);
+        self.put_down(tx, lease, finished, written.entry_count(), written.delivery_count()).await
+    }
+
+    /// Ends a lapsed claim: the session goes on with what is left, under a new epoch.
+    async fn put_down(
+        &self,
+        mut tx: TenantTx,
+        lease: Lease,
+        finished: i64,
+        entries: i64,
+        replies: i64,
+    ) -> Result<bool, Error> {
+        const CLEAR: &str = "
+            update session.session_lease set epoch = epoch + 1, attempts = 0
+            where tenant_id = $1 and session_id = $2";
+
+        let wait = lease.wait.clone();
+        rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &wait })
+            .await?;
+        let tenant = tx.tenant();
+        sqlx::query(CLEAR)
+            .bind(tenant.as_uuid())
+            .bind(lease.session.as_uuid())
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(finished > 0)
+    }
+
+    /// Waits that ran past their deadline become ready.
+    async fn end_waits(&self) -> Result<u64, Error> {
+        const SQL: &str = "
+            select tenant_id, session_id from session.session_lease
+            where wait_until < clock_timestamp() limit 100";
+
+        let found: Vec<(Uuid, Uuid)> =
+            sqlx::query_as(SQL).fetch_all(self.pools.system_pool()).await?;
+        let mut ended = 0;
+        for (tenant, session) in found {
+            let mut tx = self.pools.tenant(tenant_of(tenant)).await?;
+            let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
+            if !matches!(lease.state, State::WaitForMsg | State::WaitForEvent) {
+                continue;
+            }
+            make_ready(&mut tx, &lease, KeepWait::Yes).await?;
+            tx.commit().await?;
+            ended += 1;
+        }
+        Ok(ended)
+    }
+
+    /// Queued sessions of tenants that have room find their place, one transaction per tenant.
+    async fn promote(&self) -> Result<u64, Error> {
+        const TENANTS: &str = "
+            select distinct l.tenant_id from session.session_lease l
+            join session.tenant_queue q using (tenant_id)
+            where l.state = 'READY' and l.fair_key is null and l.paused is null and q.in_flight < q.cap
+            limit 100";
+        const SQL: &str = "
+            with room as (
+                select cap - in_flight as places from session.tenant_queue where tenant_id = $1),
+            next as (
+                select session_id, row_number() over (order by ready_at) as place
+                from (select session_id, ready_at from session.session_lease
+                      where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
+                      order by ready_at limit (select greatest(places, 0) from room)
+                      for update skip locked) queued),
+            moved as (
+                update session.tenant_queue q
+                set in_flight = q.in_flight + c.count,
+                    vfinish = greatest(q.vfinish, (select last_value from session.vclock))
+                              + c.count * ($2 / q.weight)
+                from (select count(*)::integer as count from next) c
+                where q.tenant_id = $1 and c.count > 0
+                returning q.vfinish - c.count * ($2 / q.weight) as fair_key, $2 / q.weight as turn)
+            update session.session_lease l
+            set fair_key = moved.fair_key + (next.place - 1) * moved.turn
+            from moved, next
+            where l.tenant_id = $1 and l.session_id = next.session_id";
+
+        let tenants: Vec<Uuid> =
+            sqlx::query_scalar(TENANTS).fetch_all(self.pools.system_pool()).await?;
+        let mut promoted = 0;
+        for tenant in tenants {
+            promoted += sqlx::query(SQL)
+                .bind(tenant)
+                .bind(TURN)
+                .execute(self.pools.system_pool())
+                .await?
+                .rows_affected();
+        }
+        Ok(promoted)
+    }
+}
+
+/// Whether a session that becomes ready is told what it waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeepWait {
+    /// Yes: its deadline passed, and it should know.
+    Yes,
+    /// No: what it waited for is here.
+    No,
+}
+
+/// Makes a resting session ready; one that is held gets no place in flight.
+pub(crate) async fn make_ready(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    keep: KeepWait,
+) -> Result<bool, Error> {
+    const SQL: &str = "
+        with admitted as (
+            insert into session.tenant_queue as q (tenant_id, in_flight, vfinish)
+            select $1, 1, (select last_value from session.vclock) + $3 where not $4
+            on conflict (tenant_id) do update
+                set in_flight = q.in_flight + 1,
+                    vfinish = greatest(q.vfinish, (select last_value from session.vclock)) + $3 / q.weight
+                where q.in_flight < q.cap
+            returning q.vfinish - $3 / q.weight as fair_key)
+        update session.session_lease
+        set state = 'READY', wait = case when $5 then wait end, wait_until = null,
+            ready_at = clock_timestamp(), fair_key = (select fair_key from admitted)
+        where tenant_id = $1 and session_id = $2
+        returning fair_key is not null";
+
+    let tenant = tx.tenant();
+    Ok(sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(TURN)
+        .bind(lease.paused)
+        .bind(keep == KeepWait::Yes)
+        .fetch_one(tx.conn())
+        .await?)
+}
+
+struct Oldest {
+    seq: i64,
+    message: Uuid,
+    target: Option<Target>,
+}
+
+async fn lapsed(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select coalesce(lease_until < clock_timestamp(), true) from session.session_lease
+        where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant();
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_one(tx.conn())
+        .await
+}
+
+async fn oldest(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Oldest>> {
+    // The message that the sessions' runners died over is the oldest that is not silent.
+    const SQL: &str = "
+        select seq, message_id, target from session.inbox
+        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+        order by coalesce((body->>'silent')::boolean, false), seq limit 1";
+    let tenant = tx.tenant();
+    let row: Option<(i64, Uuid, Option<Json<Target>>)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(row.map(|(seq, message, target)| Oldest { seq, message, target: target.map(|t| t.0) }))
+}
+
+/// Results for the calls of the last thought that have none.
+async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>, Error> {
+    const SQL: &str = "
+        select body from session.entries
+        where tenant_id = $1 and session_id = $2 and seq >= (
+            select max(seq) from session.entries
+            where tenant_id = $1 and session_id = $2 and kind = 'thought')
+        order by seq";
+    let tenant = tx.tenant();
+    let tail: Vec<Json<Entry>> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+
+    let Some(Entry::Thought { calls, .. }) = tail.first().map(|entry| &entry.0) else {
+        return Ok(Vec::new());
+    };
+    let returned = |id: &str| {
+        tail.iter().any(|entry| matches!(&entry.0, Entry::Returned { call, .. } if call == id))
+    };
+    Ok(calls
+        .iter()
+        .filter(|call| !returned(&call.id))
+        .map(|call| Entry::Returned {
+            call: call.id.clone(),
+            output: UNKNOWN.to_owned(),
+            failed: true,
+        })
+        .collect())
+}
+
+/// Marks a message as given up; others that its turn had seen are to be heard again.
+async fn give_up(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    seq: i64,
+    run: RunId,
+    reason: &str,
+) -> Result<i64, Error> {
+    const SQL: &str = "
+        with dead as (
+            update session.inbox
+            set state = 'dead', outcome = 'dead', reason = $5, run_id = $4, finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and seq = $3 and state in ('new', 'seen')
+            returning 1),
+        again as (
+            update session.inbox set state = 'new', run_id = null
+            where tenant_id = $1 and session_id = $2 and state = 'seen' and seq <> $3),
+        run as (
+            insert into session.runs
+                (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, started_at)
+            select $1, $4, $2, agent_id, $6, 'dead', $5, clock_timestamp()
+            from session.sessions where tenant_id = $1 and session_id = $2
+            on conflict (tenant_id, run_id) do nothing),
+        event as (
+            insert into session.events (tenant_id, family, session_id, name, payload)
+            values ($1, 'messages', $2, 'MessageDied',
+                    jsonb_build_object('run', $4::uuid, 'seq', $3::bigint, 'reason', $5::text)))
+        select count(*) from dead";
+    let tenant = tx.tenant();
+    Ok(sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(seq)
+        .bind(run.as_uuid())
+        .bind(reason)
+        .bind(lease.epoch)
+        .fetch_one(tx.conn())
+        .await?)
+}

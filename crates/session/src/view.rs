@@ -1,0 +1,398 @@
+//! Looking at sessions, their journals and their turns. Nothing here changes anything.
+
+use std::time::Duration;
+
+use holdfast_types::{
+    AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, State, Target, TenantId,
+    Usage,
+};
+use sqlx::{FromRow, types::Json};
+use uuid::Uuid;
+
+use crate::{
+    Answer, Counts, EntryView, Error, Outcome, RunView, SessionView, Sessions, sessions::no_session,
+};
+
+/// Which sessions to list.
+#[derive(Debug, Clone, Default)]
+pub struct SessionFilter {
+    /// Only this agent's.
+    pub agent: Option<AgentId>,
+    /// Only of this kind.
+    pub kind: Option<SessionKind>,
+    /// At most so many.
+    pub limit: i64,
+    /// Only those made before this one.
+    pub after: Option<SessionId>,
+}
+
+const SESSION: &str = "
+    select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
+           l.next_in - 1 - l.done_in as waiting, s.turns, s.input_tokens, s.cached_tokens,
+           s.output_tokens, s.last_target, s.created_at, s.updated_at
+    from session.sessions s join session.session_lease l using (tenant_id, session_id)
+    where s.tenant_id = $1 and ($2::uuid is null or s.session_id = $2)
+      and ($3::uuid is null or s.agent_id = $3) and ($4::text is null or s.kind = $4)
+      and ($5::uuid is null or s.session_id < $5)
+    order by s.session_id desc
+    limit $6";
+
+const RUN: &str = "
+    select r.run_id, r.session_id, r.agent_id, r.outcome, r.reason, r.steps, r.model,
+           r.input_tokens, r.cached_tokens, r.output_tokens, e.body->>'text' as text,
+           r.started_at, r.finished_at
+    from session.runs r
+    left join session.entries e on e.tenant_id = r.tenant_id and e.session_id = r.session_id
+                               and e.seq = r.reply_seq
+    where r.tenant_id = $1 and ($2::uuid is null or r.run_id = $2)
+      and ($3::uuid is null or r.session_id = $3)
+    order by r.finished_at desc
+    limit $4";
+
+impl Sessions {
+    /// The session that a key or an alias names.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn find(
+        &self,
+        tenant: TenantId,
+        key: &SessionKey,
+    ) -> Result<Option<SessionId>, Error> {
+        const SQL: &str = "
+            select session_id from session.sessions where tenant_id = $1 and key = $2
+            union all
+            select session_id from session.session_alias where tenant_id = $1 and alias = $2
+            limit 1";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Option<Uuid> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(key.as_str())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(found.map(SessionId::from))
+    }
+
+    /// One session.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that id in the tenant, or the database does not answer.
+    pub async fn session(&self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<SessionRow> = sqlx::query_as(SESSION)
+            .bind(tenant.as_uuid())
+            .bind(id.as_uuid())
+            .bind(None::<Uuid>)
+            .bind(None::<String>)
+            .bind(None::<Uuid>)
+            .bind(1_i64)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        row.map(SessionView::from).ok_or_else(|| no_session(id))
+    }
+
+    /// Sessions, newest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn sessions(
+        &self,
+        tenant: TenantId,
+        filter: SessionFilter,
+    ) -> Result<Vec<SessionView>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<SessionRow> = sqlx::query_as(SESSION)
+            .bind(tenant.as_uuid())
+            .bind(None::<Uuid>)
+            .bind(filter.agent.map(AgentId::as_uuid))
+            .bind(filter.kind.map(SessionKind::as_str))
+            .bind(filter.after.map(SessionId::as_uuid))
+            .bind(filter.limit)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(rows.into_iter().map(SessionView::from).collect())
+    }
+
+    /// The newest entries of a journal, or the newest before a place, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the database does not answer.
+    pub async fn history(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        limit: i64,
+        before: Option<i64>,
+    ) -> Result<Vec<EntryView>, Error> {
+        const SQL: &str = "
+            select seq, run_id, body, created_at from (
+                select seq, run_id, body, created_at from session.entries
+                where tenant_id = $1 and session_id = $2 and ($3::bigint is null or seq < $3)
+                order by seq desc limit $4) newest
+            order by seq";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<EntryRow> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(before)
+            .bind(limit)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        if rows.is_empty() {
+            // An empty journal and a foreign session look alike until asked for.
+            self.session(tenant, session).await?;
+        }
+        Ok(rows.into_iter().map(EntryView::from).collect())
+    }
+
+    /// Turns that have ended, newest first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the database does not answer.
+    pub async fn runs(
+        &self,
+        tenant: TenantId,
+        session: Option<SessionId>,
+        limit: i64,
+    ) -> Result<Vec<RunView>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<RunRow> = sqlx::query_as(RUN)
+            .bind(tenant.as_uuid())
+            .bind(None::<Uuid>)
+            .bind(session.map(SessionId::as_uuid))
+            .bind(limit)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        if let Some(session) = session
+            && rows.is_empty()
+        {
+            self.session(tenant, session).await?;
+        }
+        Ok(rows.into_iter().map(RunView::from).collect())
+    }
+
+    /// One turn and what happened in it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such turn in the tenant, or the database does not answer.
+    pub async fn run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<(RunView, Vec<EntryView>), Error> {
+        const ENTRIES: &str = "
+            select seq, run_id, body, created_at from session.entries
+            where tenant_id = $1 and session_id = $2 and run_id = $3
+            order by seq limit 1000";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<RunRow> = sqlx::query_as(RUN)
+            .bind(tenant.as_uuid())
+            .bind(run.as_uuid())
+            .bind(None::<Uuid>)
+            .bind(1_i64)
+            .fetch_optional(tx.conn())
+            .await?;
+        let Some(row) = row else {
+            return Err(Error::NotFound { what: "run", name: run.to_string() });
+        };
+        let entries: Vec<EntryRow> = sqlx::query_as(ENTRIES)
+            .bind(tenant.as_uuid())
+            .bind(row.session_id)
+            .bind(run.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok((row.into(), entries.into_iter().map(EntryView::from).collect()))
+    }
+
+    /// How a message stands, and its answer if it has one.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such message in the tenant, or the database does not answer.
+    pub async fn answer(&self, tenant: TenantId, message: MessageId) -> Result<Answer, Error> {
+        const SQL: &str = "
+            select i.session_id, i.seq, i.run_id, i.outcome, i.reason,
+                   e.body->>'text' as text, coalesce(r.input_tokens, 0) as input_tokens,
+                   coalesce(r.cached_tokens, 0) as cached_tokens,
+                   coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model
+            from session.inbox i
+            left join session.runs r on r.tenant_id = i.tenant_id and r.run_id = i.run_id
+            left join session.entries e on e.tenant_id = r.tenant_id
+                  and e.session_id = r.session_id and e.seq = r.reply_seq
+            where i.tenant_id = $1 and i.message_id = $2";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<AnswerRow> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(message.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        let row =
+            row.ok_or_else(|| Error::NotFound { what: "message", name: message.to_string() })?;
+        Ok(Answer {
+            message,
+            session: row.session_id.into(),
+            seq: row.seq,
+            run: row.run_id.map(RunId::from),
+            outcome: row.outcome.as_deref().map(Outcome::parse),
+            text: row.text.unwrap_or_default(),
+            reason: row.reason,
+            usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
+            model: row.model,
+        })
+    }
+
+    /// A tenant's state in numbers.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
+        const SESSIONS: &str = "
+            select case when paused is not null then 'PAUSE' else state end, count(*)
+            from session.session_lease where tenant_id = $1 group by 1 order by 1";
+        const DELIVERIES: &str = "
+            select state, count(*) from session.deliveries where tenant_id = $1 group by 1 order by 1";
+        const INBOX: &str = "
+            select count(*) filter (where state in ('new', 'seen')),
+                   coalesce((extract(epoch from clock_timestamp()
+                       - min(accepted_at) filter (where state in ('new', 'seen'))) * 1000)::bigint, 0),
+                   count(*) filter (where state = 'dead')
+            from session.inbox where tenant_id = $1 and state in ('new', 'seen', 'dead')";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let sessions = sqlx::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+        let deliveries =
+            sqlx::query_as(DELIVERIES).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
+        let (waiting, oldest, dead): (i64, i64, i64) =
+            sqlx::query_as(INBOX).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+        tx.commit().await?;
+        let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
+        Ok(Counts { sessions, deliveries, waiting, oldest_wait, dead })
+    }
+}
+
+#[derive(FromRow)]
+struct SessionRow {
+    session_id: Uuid,
+    key: String,
+    kind: String,
+    agent_id: Uuid,
+    parent_id: Option<Uuid>,
+    label: String,
+    state: String,
+    paused: Option<String>,
+    waiting: i64,
+    turns: i64,
+    input_tokens: i64,
+    cached_tokens: i64,
+    output_tokens: i64,
+    last_target: Option<Json<Target>>,
+    created_at: jiff_sqlx::Timestamp,
+    updated_at: jiff_sqlx::Timestamp,
+}
+
+impl From<SessionRow> for SessionView {
+    fn from(row: SessionRow) -> Self {
+        Self {
+            id: row.session_id.into(),
+            key: row.key,
+            kind: row.kind,
+            agent: row.agent_id.into(),
+            parent: row.parent_id.map(SessionId::from),
+            label: row.label,
+            state: State::parse(&row.state).unwrap_or(State::Wait),
+            paused: row.paused,
+            waiting: row.waiting,
+            turns: row.turns,
+            usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
+            last_target: row.last_target.map(|target| target.0),
+            created_at: row.created_at.to_jiff(),
+            updated_at: row.updated_at.to_jiff(),
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct EntryRow {
+    seq: i64,
+    run_id: Uuid,
+    body: Json<Entry>,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl From<EntryRow> for EntryView {
+    fn from(row: EntryRow) -> Self {
+        Self {
+            seq: row.seq,
+            run: row.run_id.into(),
+            entry: row.body.0,
+            created_at: row.created_at.to_jiff(),
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct RunRow {
+    run_id: Uuid,
+    session_id: Uuid,
+    agent_id: Uuid,
+    outcome: String,
+    reason: Option<String>,
+    steps: i32,
+    model: String,
+    input_tokens: i64,
+    cached_tokens: i64,
+    output_tokens: i64,
+    text: Option<String>,
+    started_at: jiff_sqlx::Timestamp,
+    finished_at: jiff_sqlx::Timestamp,
+}
+
+impl From<RunRow> for RunView {
+    fn from(row: RunRow) -> Self {
+        Self {
+            id: row.run_id.into(),
+            session: row.session_id.into(),
+            agent: row.agent_id.into(),
+            outcome: Outcome::parse(&row.outcome),
+            reason: row.reason,
+            steps: row.steps,
+            model: row.model,
+            usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
+            text: row.text.unwrap_or_default(),
+            started_at: row.started_at.to_jiff(),
+            finished_at: row.finished_at.to_jiff(),
+        }
+    }
+}
+
+#[derive(FromRow)]
+struct AnswerRow {
+    session_id: Uuid,
+    seq: i64,
+    run_id: Option<Uuid>,
+    outcome: Option<String>,
+    reason: Option<String>,
+    text: Option<String>,
+    input_tokens: i64,
+    cached_tokens: i64,
+    output_tokens: i64,
+    model: String,
+}
+
+fn usage(input: i64, cached: i64, output: i64) -> Usage {
+    let count = |stored: i64| u64::try_from(stored).unwrap_or(0);
+    Usage { input: count(input), cached: count(cached), output: count(output) }
+}

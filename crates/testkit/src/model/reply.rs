@@ -1,0 +1,154 @@
+//! What the model may be told to answer.
+
+use std::time::Duration;
+
+/// One answer of the model. Made by the functions below.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    pub(super) what: What,
+    pub(super) usage: Option<Usage>,
+    pub(super) finish: Option<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum What {
+    Message { text: String, calls: Vec<ToolCall> },
+    Status { code: u16, headers: Vec<(String, String)>, body: Option<String> },
+    Hang(Duration),
+    CutMidStream(String),
+    Malformed(String),
+}
+
+/// A call that the model makes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// What the result must name.
+    pub id: String,
+    /// The tool.
+    pub name: String,
+    /// JSON in a string; not checked, so that a model's mistakes can be played.
+    pub arguments: String,
+}
+
+/// What the provider charges for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Usage {
+    /// Tokens read.
+    pub prompt: u64,
+    /// Of those, tokens that were cached.
+    pub cached: u64,
+    /// Tokens written.
+    pub completion: u64,
+}
+
+impl Reply {
+    /// Says this.
+    pub fn text(text: impl Into<String>) -> Self {
+        What::Message { text: text.into(), calls: Vec::new() }.into()
+    }
+
+    /// Says nothing and calls nothing, as models sometimes do.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::text("")
+    }
+
+    /// Calls one tool; `arguments` is JSON in a string.
+    pub fn call(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Self {
+        Self::calls([(id.into(), name.into(), arguments.into())])
+    }
+
+    /// Calls several tools at once: (id, name, arguments).
+    pub fn calls<I, S>(calls: I) -> Self
+    where
+        I: IntoIterator<Item = (S, S, S)>,
+        S: Into<String>,
+    {
+        let calls = calls.into_iter().map(|(id, name, arguments)| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments: arguments.into(),
+        });
+        What::Message { text: String::new(), calls: calls.collect() }.into()
+    }
+
+    /// Says something before its calls.
+    #[must_use]
+    pub fn saying(mut self, words: impl Into<String>) -> Self {
+        if let What::Message { text, .. } = &mut self.what {
+            *text = words.into();
+        }
+        self
+    }
+
+    /// Answers with an error, in the provider's form.
+    #[must_use]
+    pub fn status(code: u16) -> Self {
+        What::Status { code, headers: Vec::new(), body: None }.into()
+    }
+
+    /// Answers 429 and says when to come back.
+    #[must_use]
+    pub fn rate_limited(retry_after: Duration) -> Self {
+        let seconds = crate::faults::retry_seconds(retry_after);
+        Self::status(429).header("retry-after", seconds.to_string())
+    }
+
+    /// Adds a header to an error.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        if let What::Status { headers, .. } = &mut self.what {
+            headers.push((name.into(), value.into()));
+        }
+        self
+    }
+
+    /// Gives an error a body of its own.
+    #[must_use]
+    pub fn body(mut self, text: impl Into<String>) -> Self {
+        if let What::Status { body, .. } = &mut self.what {
+            *body = Some(text.into());
+        }
+        self
+    }
+
+    /// Answers nothing for so long, then 504.
+    #[must_use]
+    pub fn hang(time: Duration) -> Self {
+        What::Hang(time).into()
+    }
+
+    /// Says this and is cut off before it says that it is done.
+    pub fn cut_mid_stream(text: impl Into<String>) -> Self {
+        What::CutMidStream(text.into()).into()
+    }
+
+    /// Answers 200 with these bytes, whatever they are.
+    pub fn malformed(raw: impl Into<String>) -> Self {
+        What::Malformed(raw.into()).into()
+    }
+
+    /// Charges this; otherwise a quarter of the characters.
+    #[must_use]
+    pub const fn usage(mut self, usage: Usage) -> Self {
+        self.usage = Some(usage);
+        self
+    }
+
+    /// Ends for this reason, such as `length` or `content_filter`.
+    #[must_use]
+    pub fn finish(mut self, reason: impl Into<String>) -> Self {
+        self.finish = Some(reason.into());
+        self
+    }
+}
+
+impl From<What> for Reply {
+    fn from(what: What) -> Self {
+        Self { what, usage: None, finish: None }
+    }
+}

@@ -1,0 +1,266 @@
+//! The bytes of the Chat Completions API: JSON, or server-sent events.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use futures::StreamExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::reply::{Reply, ToolCall, Usage, What};
+use crate::http::broken;
+
+const MODEL: &str = "fake-model";
+/// A stream has at most about this many pieces of text, so that long answers stay cheap.
+const PIECES: usize = 16;
+/// A sent chunk needs a moment to leave before the connection is cut.
+const LEAVE: Duration = Duration::from_millis(20);
+
+/// What must be known of a request to answer it.
+#[derive(Debug, Deserialize)]
+pub(super) struct Essentials<'a> {
+    #[serde(default)]
+    stream: bool,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    #[serde(borrow)]
+    messages: Vec<Message<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct StreamOptions {
+    #[serde(default)]
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    role: Cow<'a, str>,
+    #[serde(default)]
+    content: Value,
+}
+
+impl Essentials<'_> {
+    pub(super) fn last_user_text(&self) -> String {
+        let last = self.messages.iter().rev().find(|message| message.role == "user");
+        last.map(|message| text(&message.content)).unwrap_or_default()
+    }
+
+    fn wants_usage(&self) -> bool {
+        self.stream_options.as_ref().is_some_and(|options| options.include_usage)
+    }
+}
+
+/// The text of a message's content, which is a string or a list of parts.
+pub(super) fn text(content: &Value) -> String {
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
+    }
+}
+
+pub(super) fn models() -> axum::Json<Value> {
+    axum::Json(json!({"object": "list", "data": [{"id": MODEL, "object": "model"}]}))
+}
+
+pub(super) fn error(code: u16, message: &str) -> String {
+    let kind = match code {
+        401 | 403 => "authentication_error",
+        429 => "rate_limit_exceeded",
+        400..=499 => "invalid_request_error",
+        _ => "server_error",
+    };
+    json!({"error": {"message": message, "type": kind, "code": kind, "param": null}}).to_string()
+}
+
+pub(super) async fn respond(
+    reply: Reply,
+    number: u64,
+    request: &Essentials<'_>,
+    request_bytes: usize,
+    pace: Duration,
+) -> Response {
+    let usage = reply.usage;
+    match reply.what {
+        What::Message { text, calls } => {
+            let usage = usage.unwrap_or_else(|| guess(request_bytes, &text, &calls));
+            let finish = reply.finish.as_deref().unwrap_or(match calls.len() {
+                0 => "stop",
+                _ => "tool_calls",
+            });
+            if !request.stream {
+                return json_body(whole(number, &text, &calls, finish, usage));
+            }
+            let mut events = deltas(number, &text, &calls);
+            events.push(event(number, "{}", Some(finish)));
+            if request.wants_usage() {
+                events.push(usage_event(number, usage));
+            }
+            events.push(Bytes::from_static(b"data: [DONE]\n\n"));
+            stream(events, pace)
+        }
+        What::CutMidStream(text) if request.stream => cut(deltas(number, &text, &[]), pace),
+        What::CutMidStream(text) => {
+            let whole = whole(number, &text, &[], "stop", guess(request_bytes, &text, &[]));
+            cut(vec![Bytes::from(whole).slice(..60)], pace)
+        }
+        What::Malformed(raw) if request.stream => stream(vec![Bytes::from(raw)], pace),
+        What::Malformed(raw) => json_body(raw),
+        What::Status { code, headers, body } => refusal(code, headers, body),
+        What::Hang(time) => {
+            tokio::time::sleep(time).await;
+            refusal(504, Vec::new(), None)
+        }
+    }
+}
+
+fn guess(request_bytes: usize, text: &str, calls: &[ToolCall]) -> Usage {
+    let written = text.len() + calls.iter().map(|call| call.arguments.len()).sum::<usize>();
+    Usage { prompt: request_bytes as u64 / 4, cached: 0, completion: written as u64 / 4 + 1 }
+}
+
+fn refusal(code: u16, headers: Vec<(String, String)>, body: Option<String>) -> Response {
+    let body = body.unwrap_or_else(|| error(code, "as the test wanted"));
+    let status = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, [(header::CONTENT_TYPE, "application/json")], body).into_response();
+    for (name, value) in headers {
+        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::try_from(value)) {
+            response.headers_mut().append(name, value);
+        }
+    }
+    response
+}
+
+fn json_body(body: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+}
+
+fn stream(events: Vec<Bytes>, pace: Duration) -> Response {
+    let events = futures::stream::iter(events).map(Ok::<_, std::io::Error>);
+    event_stream(if pace.is_zero() { Body::from_stream(events) } else { paced(events, pace) })
+}
+
+/// The events, and then a connection that ends without saying so.
+fn cut(events: Vec<Bytes>, pace: Duration) -> Response {
+    let events = futures::stream::iter(events).map(Ok::<_, std::io::Error>);
+    let end = futures::stream::once(async {
+        tokio::time::sleep(LEAVE).await;
+        Err(broken())
+    });
+    event_stream(paced(events.chain(end), pace))
+}
+
+fn paced<S>(events: S, pace: Duration) -> Body
+where
+    S: futures::Stream<Item = std::io::Result<Bytes>> + Send + 'static,
+{
+    Body::from_stream(events.enumerate().then(move |(n, event)| async move {
+        if n > 0 && !pace.is_zero() {
+            tokio::time::sleep(pace).await;
+        }
+        event
+    }))
+}
+
+fn event_stream(body: Body) -> Response {
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+fn whole(number: u64, text: &str, calls: &[ToolCall], finish: &str, usage: Usage) -> String {
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { json!(text) };
+    let mut message = json!({"role": "assistant", "content": content});
+    if !calls.is_empty() {
+        let calls: Vec<Value> = calls
+            .iter()
+            .map(|call| {
+                json!({"id": call.id, "type": "function",
+                       "function": {"name": call.name, "arguments": call.arguments}})
+            })
+            .collect();
+        message["tool_calls"] = Value::Array(calls);
+    }
+    json!({
+        "id": format!("chatcmpl-{number}"), "object": "chat.completion", "created": 0,
+        "model": MODEL, "usage": usage_json(usage),
+        "choices": [{"index": 0, "message": message, "finish_reason": finish}],
+    })
+    .to_string()
+}
+
+fn deltas(number: u64, text: &str, calls: &[ToolCall]) -> Vec<Bytes> {
+    let mut events = vec![event(number, r#"{"role":"assistant","content":""}"#, None)];
+    for piece in pieces(text) {
+        events.push(event(number, &format!(r#"{{"content":{}}}"#, json!(piece)), None));
+    }
+    for (index, call) in calls.iter().enumerate() {
+        let begin = json!({"tool_calls": [{"index": index, "id": call.id, "type": "function",
+                           "function": {"name": call.name, "arguments": ""}}]});
+        events.push(event(number, &begin.to_string(), None));
+        for piece in pieces(&call.arguments) {
+            let more = json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]});
+            events.push(event(number, &more.to_string(), None));
+        }
+    }
+    events
+}
+
+fn event(number: u64, delta: &str, finish: Option<&str>) -> Bytes {
+    let finish = json!(finish);
+    Bytes::from(format!(
+        "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":0,\
+         \"model\":\"{MODEL}\",\"choices\":[{{\"index\":0,\"delta\":{delta},\
+         \"finish_reason\":{finish}}}]}}\n\n"
+    ))
+}
+
+fn usage_event(number: u64, usage: Usage) -> Bytes {
+    let usage = usage_json(usage);
+    Bytes::from(format!(
+        "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":0,\
+         \"model\":\"{MODEL}\",\"choices\":[],\"usage\":{usage}}}\n\n"
+    ))
+}
+
+fn usage_json(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.prompt, "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+    })
+}
+
+/// Cuts a text into a few pieces, never within a character.
+fn pieces(text: &str) -> Vec<&str> {
+    let size = (text.len() / PIECES).max(8);
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    while !rest.is_empty() {
+        let mut end = size.min(rest.len());
+        while !rest.is_char_boundary(end) {
+            end += 1;
+        }
+        let (piece, more) = rest.split_at(end);
+        pieces.push(piece);
+        rest = more;
+    }
+    pieces
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_the_text_and_are_few() {
+        for text in ["", "short", "zwölf Boxkämpfer jagen Viktor", &"long ✂ ".repeat(500)] {
+            let pieces = pieces(text);
+            assert_eq!(pieces.concat(), text);
+            assert!(pieces.len() <= PIECES + 1);
+        }
+    }
+}

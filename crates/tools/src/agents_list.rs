@@ -1,0 +1,57 @@
+//! The `agents_list` tool: who else is there?
+
+use std::{fmt::Write as _, sync::Arc};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Call, Mesh, Tool, ToolError};
+
+/// List the agents that work for your owner, with what each is for.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AgentsListInput {}
+
+/// Lists the tenant's agents.
+#[derive(Debug)]
+pub struct AgentsList<M>(pub Arc<M>);
+
+impl<M: Mesh> Tool for AgentsList<M> {
+    const NAME: &'static str = "agents_list";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = AgentsListInput;
+
+    async fn call(&self, call: Call, _: AgentsListInput) -> Result<String, ToolError> {
+        let agents = self.0.agents(&call).await?;
+        if agents.is_empty() {
+            return Ok("There are no agents.".to_owned());
+        }
+        let mut text = String::new();
+        for agent in agents {
+            let you = if agent.name == call.agent_name { ", you" } else { "" };
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "- {} ({}{you})", agent.name, agent.model);
+            let what: Vec<&str> = agent.description.split_whitespace().collect();
+            if !what.is_empty() {
+                let _ = write!(text, ": {}", what.join(" "));
+            }
+            text.push('\n');
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mesh::tests::world;
+
+    #[tokio::test]
+    async fn each_agent_is_a_line_and_the_asker_is_marked() {
+        let (call, _, tools) = world();
+
+        let answer = tools.call(call, "agents_list", "{}").await.unwrap();
+
+        assert_eq!(answer, "- coach (demo:demo, you): helps to learn\n- main (demo:demo)\n");
+    }
+}

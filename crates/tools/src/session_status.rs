@@ -1,0 +1,66 @@
+//! The `session_status` tool: how does this conversation stand?
+
+use std::sync::Arc;
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Call, Mesh, Tool, ToolError};
+
+/// Show how this conversation stands: its model, the time, the messages taken in, the tokens used.
+///
+/// Use it when you are asked about your status, your model, the time or the usage.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionStatusInput {}
+
+/// Shows how the session of the call stands.
+#[derive(Debug)]
+pub struct SessionStatus<M>(pub Arc<M>);
+
+impl<M: Mesh> Tool for SessionStatus<M> {
+    const NAME: &'static str = "session_status";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = SessionStatusInput;
+
+    async fn call(&self, call: Call, _: SessionStatusInput) -> Result<String, ToolError> {
+        let status = self.0.status(&call).await?;
+        let channel = status.channel.as_deref().unwrap_or("none");
+        Ok(format!(
+            "session: {} ({})\nagent: {}\nmodel: {}\nchannel: {channel}\n\
+             messages: {} taken in, {} waiting\ntokens: {} read, {} written\n\
+             began: {}\nnow: {}\n",
+            status.key,
+            status.kind.as_str(),
+            call.agent_name,
+            status.model,
+            status.messages,
+            status.queued,
+            status.input_tokens,
+            status.output_tokens,
+            status.began,
+            status.now,
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::mesh::tests::world;
+
+    #[tokio::test]
+    async fn the_model_reads_how_its_session_stands() {
+        let (call, _, tools) = world();
+
+        let answer = tools.call(call, "session_status", "").await.unwrap();
+
+        assert_eq!(
+            answer,
+            "session: agent:coach:main (main)\nagent: coach\nmodel: demo:demo\n\
+             channel: telegram\nmessages: 3 taken in, 1 waiting\n\
+             tokens: 120 read, 45 written\nbegan: 2026-12-01 14:00 UTC\n\
+             now: 2026-12-01 14:05 UTC\n"
+        );
+    }
+}

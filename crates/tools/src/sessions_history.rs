@@ -1,0 +1,114 @@
+//! The `sessions_history` tool: what was said there?
+
+use std::{fmt::Write as _, sync::Arc};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Call, Mesh, Tool, ToolError, Which};
+
+/// To how many characters each text is shortened.
+const SHORT: usize = 500;
+
+/// Read the newest messages of a conversation, oldest first; long ones are shortened.
+///
+/// `sessions_list` shows which conversations there are.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SessionsHistoryInput {
+    /// The conversation's key (`agent:main:main`) or its id (`ses_…`).
+    session: String,
+    /// How many messages to read, from 1 to 100.
+    #[serde(default = "twenty")]
+    #[schemars(range(min = 1, max = 100))]
+    limit: u32,
+}
+
+const fn twenty() -> u32 {
+    20
+}
+
+/// Reads what was said in one of the tenant's sessions.
+#[derive(Debug)]
+pub struct SessionsHistory<M>(pub Arc<M>);
+
+impl<M: Mesh> Tool for SessionsHistory<M> {
+    const NAME: &'static str = "sessions_history";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = SessionsHistoryInput;
+
+    async fn call(&self, call: Call, input: SessionsHistoryInput) -> Result<String, ToolError> {
+        if !(1..=100).contains(&input.limit) {
+            return Err(ToolError::Tell("`limit` must be from 1 to 100".to_owned()));
+        }
+        let named = input.session.trim();
+        let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+        let Some(lines) = self.0.history(&call, which, input.limit).await? else {
+            let named: String = named.chars().take(80).collect();
+            return Err(ToolError::Tell(format!(
+                "there is no session `{named}`; `sessions_list` shows those there are"
+            )));
+        };
+        if lines.is_empty() {
+            return Ok("Nothing was said there yet.".to_owned());
+        }
+        let mut text = String::new();
+        for line in lines {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "[{}] {}: {}", line.at, line.who, shortened(&line.text));
+        }
+        Ok(text)
+    }
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(SHORT) {
+        Some((at, _)) => format!("{} …", text[..at].trim_end()),
+        None => text.trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mesh::tests::{KEY, tell, world};
+
+    #[tokio::test]
+    async fn a_session_is_read_by_key_and_by_id() {
+        let (call, _, tools) = world();
+        let by_key = format!(r#"{{"session":"{KEY}"}}"#);
+        let by_id = format!(r#"{{"session":"{}"}}"#, call.session);
+
+        let one = tools.call(call.clone(), "sessions_history", &by_key).await.unwrap();
+        let other = tools.call(call, "sessions_history", &by_id).await.unwrap();
+
+        assert_eq!(one, other);
+        assert!(one.starts_with("[2026-12-01 14:00 UTC] Ann: hi\nthere\n"));
+    }
+
+    #[tokio::test]
+    async fn long_texts_are_shortened_and_only_the_newest_are_read() {
+        let (call, _, tools) = world();
+        let input = format!(r#"{{"session":"{KEY}","limit":1}}"#);
+
+        let answer = tools.call(call, "sessions_history", &input).await.unwrap();
+
+        assert_eq!(answer, format!("[2026-12-01 14:00 UTC] agent: {} …\n", "x".repeat(SHORT)));
+    }
+
+    #[tokio::test]
+    async fn a_session_that_is_not_there_and_too_much_of_one_are_refused() {
+        let (call, _, tools) = world();
+        let ask = |input| tools.call(call.clone(), "sessions_history", input);
+
+        assert_eq!(
+            tell(ask(r#"{"session":"agent:x:main"}"#).await),
+            "there is no session `agent:x:main`; `sessions_list` shows those there are"
+        );
+        assert_eq!(
+            tell(ask(r#"{"session":"agent:x:main","limit":101}"#).await),
+            "`limit` must be from 1 to 100"
+        );
+    }
+}

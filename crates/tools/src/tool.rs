@@ -1,0 +1,78 @@
+//! What a tool is.
+
+use std::future::Future;
+
+use holdfast_types::{AgentId, AgentName, Effect, RunId, SessionId, TenantId, ToolSpec};
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+/// Something an agent can do besides talk.
+///
+/// A tool is an input type and a function. The model reads the input's doc
+/// comments: the type's is the tool's description, a field's is the argument's.
+/// Write them for a reader who sees nothing else.
+pub trait Tool: Send + Sync + 'static {
+    /// The name the model calls it by, in `snake_case`.
+    const NAME: &'static str;
+
+    /// What a call may change.
+    const EFFECT: Effect;
+
+    /// What the model must say to use it.
+    type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// Does it, and answers the model.
+    fn call(
+        &self,
+        call: Call,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<String, ToolError>> + Send;
+}
+
+/// In whose name, and for how long, a tool is called.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The tenant. A tool has no other way to learn of one.
+    pub tenant: TenantId,
+    /// The agent.
+    pub agent: AgentId,
+    /// The agent's name.
+    pub agent_name: AgentName,
+    /// The conversation.
+    pub session: SessionId,
+    /// The turn.
+    pub run: RunId,
+    /// The same for the same call, however often it is made: `session:turn:step:call`.
+    pub key: String,
+    /// Cancelled when the answer is no longer wanted.
+    pub cancelled: CancellationToken,
+}
+
+/// Why a call has no result. The distinction is who can do something about it.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    /// The model can: it is told this, and may try another way.
+    #[error("{0}")]
+    Tell(String),
+    /// Only we can: the turn ends, and the run may be tried again later.
+    #[error(transparent)]
+    Broken(#[from] anyhow::Error),
+}
+
+/// What the model is told of a tool.
+pub(crate) fn spec<T: Tool>() -> ToolSpec {
+    let mut input = schemars::schema_for!(T::Input).to_value();
+    let mut description = String::new();
+    if let Some(schema) = input.as_object_mut() {
+        schema.remove("title");
+        schema.remove("$schema");
+        if let Some(Value::String(text)) = schema.remove("description") {
+            description = text;
+        }
+        // Some providers refuse an object that does not say which properties it has.
+        schema.entry("properties").or_insert_with(|| json!({}));
+    }
+    ToolSpec { name: T::NAME.to_owned(), description, input }
+}

@@ -1,0 +1,81 @@
+//! Places where a test may make this process fail.
+//!
+//! Compiled in only with the feature `failpoints`. Then
+//! `HOLDFAST_FAILPOINTS="name=kill:0.1,other=pause:40"` makes the process abort
+//! at the place `name` once in ten times, and hold up whoever comes by `other`
+//! for 40 s. Places stand on both sides of each commit and each call outside.
+
+/// A place by its name.
+#[cfg(not(feature = "failpoints"))]
+#[inline]
+pub(crate) fn point(_name: &'static str) -> std::future::Ready<()> {
+    std::future::ready(())
+}
+
+#[cfg(feature = "failpoints")]
+pub(crate) use armed::point;
+
+#[cfg(feature = "failpoints")]
+mod armed {
+    use std::{collections::HashMap, process, sync::LazyLock, time::Duration};
+
+    use tracing::error;
+
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Fault {
+        Kill(f64),
+        Pause(Duration),
+    }
+
+    static PLAN: LazyLock<HashMap<String, Fault>> =
+        LazyLock::new(|| plan(&std::env::var("HOLDFAST_FAILPOINTS").unwrap_or_default()));
+
+    /// A place by its name.
+    pub(crate) async fn point(name: &'static str) {
+        match PLAN.get(name) {
+            Some(Fault::Kill(chance)) if rand::random::<f64>() < *chance => {
+                error!(name, "ending at a failpoint");
+                process::abort();
+            }
+            Some(Fault::Pause(time)) => tokio::time::sleep(*time).await,
+            Some(Fault::Kill(_)) | None => {}
+        }
+    }
+
+    fn plan(text: &str) -> HashMap<String, Fault> {
+        text.split(',').filter_map(entry).collect()
+    }
+
+    /// What cannot be read is left out, and said.
+    fn entry(text: &str) -> Option<(String, Fault)> {
+        let text = text.trim();
+        let parsed = text.split_once('=').and_then(|(name, fault)| {
+            let (what, number) = fault.split_once(':')?;
+            let number: f64 = number.parse().ok()?;
+            let fault = match what {
+                "kill" => Fault::Kill(number),
+                "pause" => Fault::Pause(Duration::try_from_secs_f64(number).ok()?),
+                _ => return None,
+            };
+            Some((name.to_owned(), fault))
+        });
+        if parsed.is_none() && !text.is_empty() {
+            error!(entry = text, "not a failpoint: write `name=kill:0.1` or `name=pause:40`");
+        }
+        parsed
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn a_plan_is_read_and_nonsense_is_left_out() {
+            let plan = plan("a=kill:0.25, b=pause:1.5,c=explode:1,d,,e=kill:x");
+
+            assert_eq!(plan.len(), 2);
+            assert_eq!(plan["a"], Fault::Kill(0.25));
+            assert_eq!(plan["b"], Fault::Pause(Duration::from_millis(1_500)));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! The sessions that this process holds, and what each turn is told from outside.
+//!
+//! **What can go wrong.** A process that was suspended wakes up believing. So a
+//! hold has a deadline on a clock that goes on meanwhile, set before the renewal
+//! was sent and a sixth short of the lease: past it, no effect is begun. The
+//! fence in Postgres is what keeps writes out all the same.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use holdfast_kit::boot_clock;
+use holdfast_session::{Claim, LEASE, NewDelivery, Renewed};
+use holdfast_types::{SessionId, SessionKind, Target};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+/// For how long after a renewal was sent effects may be begun.
+const SAFE: Duration = LEASE.saturating_sub(Duration::from_millis(5_000));
+
+/// What a running turn is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Signal {
+    /// Stop at the next step's boundary.
+    pub(crate) pause: bool,
+    /// Nothing up to this place is wanted any more.
+    pub(crate) cancel_upto: i64,
+    /// The inbox's next place, as far as known.
+    pub(crate) next_in: i64,
+    /// How often someone said that there is something to look at.
+    pub(crate) pokes: u64,
+}
+
+/// What the tools of a turn need to know of it, and leave behind.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Desk {
+    /// What kind of conversation it is.
+    pub(crate) kind: Option<SessionKind>,
+    /// Where it is held, if on a channel.
+    pub(crate) place: Option<Target>,
+    /// Messages that tools enqueued and that no transaction has stored yet.
+    pub(crate) outbox: Vec<NewDelivery>,
+}
+
+/// A session that this process holds.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    /// The claim, with its fence.
+    pub(crate) claim: Claim,
+    /// Cancelled once the session is another's.
+    pub(crate) lost: CancellationToken,
+    signal: watch::Sender<Signal>,
+    safe_until: AtomicU64,
+    desk: Mutex<Desk>,
+}
+
+impl Hold {
+    /// A hold that was asked for at `asked`, on the boot clock.
+    pub(crate) fn new(claim: Claim, asked: Duration) -> Self {
+        let hold = Self {
+            claim,
+            lost: CancellationToken::new(),
+            signal: watch::Sender::new(Signal::default()),
+            safe_until: AtomicU64::new(0),
+            desk: Mutex::default(),
+        };
+        hold.extend(asked);
+        hold
+    }
+
+    /// Notes that a renewal which was sent at `asked` succeeded.
+    pub(crate) fn extend(&self, asked: Duration) {
+        let until = u64::try_from((asked + SAFE).as_millis()).unwrap_or(u64::MAX);
+        self.safe_until.fetch_max(until, Ordering::Relaxed);
+    }
+
+    /// Whether an effect may be begun.
+    pub(crate) fn is_safe(&self) -> bool {
+        let now = boot_clock::now().as_millis();
+        !self.lost.is_cancelled() && now < u128::from(self.safe_until.load(Ordering::Relaxed))
+    }
+
+    /// Takes in what renewing told.
+    pub(crate) fn tell(&self, renewed: &Renewed) {
+        self.signal.send_if_modified(|signal| {
+            let before = *signal;
+            signal.pause = renewed.pause;
+            signal.cancel_upto = signal.cancel_upto.max(renewed.cancel_upto);
+            signal.next_in = signal.next_in.max(renewed.next_in);
+            *signal != before
+        });
+    }
+
+    /// Says that there is something to look at.
+    pub(crate) fn poke(&self) {
+        self.signal.send_modify(|signal| signal.pokes += 1);
+    }
+
+    /// What the turn is told, now and as it changes.
+    pub(crate) fn signal(&self) -> watch::Receiver<Signal> {
+        self.signal.subscribe()
+    }
+
+    /// The desk that the turn shares with its tools.
+    pub(crate) fn desk(&self) -> MutexGuard<'_, Desk> {
+        lock(&self.desk)
+    }
+}
+
+/// All that this process holds, by session.
+#[derive(Debug, Default)]
+pub(crate) struct Held(Mutex<HashMap<SessionId, Arc<Hold>>>);
+
+impl Held {
+    /// Adds a hold. One of the same session with an older claim is lost by it.
+    pub(crate) fn add(&self, hold: &Arc<Hold>) {
+        let older = lock(&self.0).insert(hold.claim.session, Arc::clone(hold));
+        if let Some(older) = older {
+            older.lost.cancel();
+        }
+    }
+
+    /// Forgets a hold, unless the session is held anew.
+    pub(crate) fn remove(&self, claim: &Claim) {
+        let mut holds = lock(&self.0);
+        if holds.get(&claim.session).is_some_and(|hold| hold.claim.epoch == claim.epoch) {
+            holds.remove(&claim.session);
+        }
+    }
+
+    /// The hold of a session.
+    pub(crate) fn get(&self, session: SessionId) -> Option<Arc<Hold>> {
+        lock(&self.0).get(&session).cloned()
+    }
+
+    /// All holds.
+    pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
+        lock(&self.0).values().cloned().collect()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::TenantId;
+
+    use super::*;
+
+    fn claim(session: SessionId, epoch: i64) -> Claim {
+        Claim { tenant: TenantId::generate(), session, epoch, attempts: 1 }
+    }
+
+    #[test]
+    fn no_effect_is_begun_when_the_lease_is_nearly_over() {
+        let session = SessionId::generate();
+        let now = boot_clock::now();
+        let old = Hold::new(claim(session, 1), now.saturating_sub(Duration::from_secs(26)));
+        assert!(!old.is_safe());
+
+        old.extend(now);
+        assert!(old.is_safe());
+
+        old.lost.cancel();
+        assert!(!old.is_safe());
+    }
+
+    #[test]
+    fn a_newer_hold_of_a_session_ends_the_older_and_outlives_its_removal() {
+        let (held, session) = (Held::default(), SessionId::generate());
+        let now = boot_clock::now();
+        let older = Arc::new(Hold::new(claim(session, 1), now));
+        let newer = Arc::new(Hold::new(claim(session, 2), now));
+
+        held.add(&older);
+        held.add(&newer);
+        held.remove(&older.claim);
+
+        assert!(older.lost.is_cancelled());
+        assert_eq!(held.get(session).unwrap().claim.epoch, 2);
+    }
+
+    #[test]
+    fn a_turn_is_told_only_of_what_changed() {
+        let hold = Hold::new(claim(SessionId::generate(), 1), boot_clock::now());
+        let renewed = Renewed {
+            tenant: hold.claim.tenant,
+            session: hold.claim.session,
+            epoch: 1,
+            pause: false,
+            cancel_upto: 0,
+            next_in: 3,
+        };
+        let mut signal = hold.signal();
+
+        hold.tell(&renewed);
+        assert!(signal.has_changed().unwrap());
+        signal.mark_unchanged();
+
+        hold.tell(&renewed);
+        assert!(!signal.has_changed().unwrap());
+    }
+}

@@ -1,0 +1,187 @@
+//! Which of the waiting messages a turn takes in.
+//!
+//! | mode of the turn's first message | the turn takes |
+//! |---|---|
+//! | steer, collect | it, and those behind it, up to the first of another mode |
+//! | followup, interrupt | it, and nothing else |
+//!
+//! What is silent is taken along with what follows it. Order is never changed:
+//! a message of another mode stands in the way of those behind it. A message of
+//! mode interrupt ends whatever turn is before it.
+
+use holdfast_session::Waiting;
+use holdfast_types::QueueMode;
+
+/// What the waiting messages ask of a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Intake {
+    /// Its user wants nothing of these any more: finish them so.
+    Cancelled(Vec<i64>),
+    /// Newer input ends the turn, with these messages in it besides those already heard.
+    Interrupted(Vec<i64>),
+    /// Hear these, besides those already heard; there may be none.
+    Hear(Vec<i64>),
+}
+
+/// Says what the waiting messages ask of a turn that has heard `heard` so far. `open` is whether
+/// the turn has begun.
+pub(crate) fn intake(
+    waiting: &[Waiting],
+    heard: &[i64],
+    open: bool,
+    cancel_upto: i64,
+) -> Intake {
+    let unwanted: Vec<i64> =
+        waiting.iter().map(|row| row.seq).filter(|seq| *seq <= cancel_upto).collect();
+    if !unwanted.is_empty() {
+        return Intake::Cancelled(unwanted);
+    }
+    let head = match head(waiting, heard) {
+        None if !open => waiting.iter().find(|row| !row.body.silent),
+        found => found,
+    };
+    if head.is_none() && !open {
+        return Intake::Hear(Vec::new());
+    }
+    let new = taken(waiting, heard, head);
+    let ends = |row: &Waiting| {
+        row.mode == QueueMode::Interrupt
+            && !row.body.silent
+            && !heard.contains(&row.seq)
+            && head.is_some_and(|head| row.seq > head.seq)
+    };
+    if waiting.iter().any(ends) { Intake::Interrupted(new) } else { Intake::Hear(new) }
+}
+
+/// The message that began the turn, if it is not finished.
+pub(crate) fn head<'w>(waiting: &'w [Waiting], heard: &[i64]) -> Option<&'w Waiting> {
+    waiting.iter().find(|row| !row.body.silent && heard.contains(&row.seq))
+}
+
+fn taken(waiting: &[Waiting], heard: &[i64], head: Option<&Waiting>) -> Vec<i64> {
+    let gathers = head.is_none_or(|head| gathers(head.mode));
+    let mut new = Vec::new();
+    for row in waiting.iter().filter(|row| !heard.contains(&row.seq)) {
+        let is_head = head.is_some_and(|head| head.seq == row.seq);
+        let before_head = head.is_some_and(|head| row.seq < head.seq);
+        let fits = is_head || (row.body.silent && before_head) || (gathers && gathers_with(row));
+        if !fits {
+            break;
+        }
+        new.push(row.seq);
+    }
+    new
+}
+
+fn gathers_with(row: &Waiting) -> bool {
+    row.body.silent || gathers(row.mode)
+}
+
+const fn gathers(mode: QueueMode) -> bool {
+    match mode {
+        QueueMode::Steer | QueueMode::Collect => true,
+        QueueMode::Followup | QueueMode::Interrupt => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Body, MessageId};
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use QueueMode::{Collect, Followup, Interrupt, Steer};
+
+    fn row(seq: i64, mode: QueueMode) -> Waiting {
+        Waiting {
+            seq,
+            message: MessageId::generate(),
+            body: Body::text("hi"),
+            seen: false,
+            mode,
+            target: None,
+            trace: None,
+            accepted_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn rows(modes: &[QueueMode]) -> Vec<Waiting> {
+        (1..).zip(modes).map(|(seq, mode)| row(seq, *mode)).collect()
+    }
+
+    fn silent(seq: i64) -> Waiting {
+        let body = Body { silent: true, ..Body::text("psst") };
+        Waiting { body, ..row(seq, Steer) }
+    }
+
+    #[test]
+    fn steered_and_collected_messages_are_one_turn() {
+        let waiting = rows(&[Steer, Collect, Steer]);
+
+        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2, 3]));
+        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![2, 3]));
+    }
+
+    #[test]
+    fn a_followup_has_a_turn_of_its_own_and_keeps_its_place() {
+        let waiting = rows(&[Steer, Followup, Steer]);
+
+        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
+        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
+        assert_eq!(intake(&waiting[1..], &[2], true, 0), Intake::Hear(vec![]));
+    }
+
+    #[test]
+    fn newer_input_ends_a_turn_only_if_it_says_so() {
+        let waiting = rows(&[Interrupt, Interrupt, Interrupt]);
+
+        assert_eq!(intake(&waiting, &[], false, 0), Intake::Interrupted(vec![1]));
+        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Interrupted(vec![2]));
+        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
+        assert_eq!(intake(&waiting[2..], &[3], true, 0), Intake::Hear(vec![]));
+        assert_eq!(
+            intake(&rows(&[Steer, Steer, Interrupt]), &[1], true, 0),
+            Intake::Interrupted(vec![2])
+        );
+    }
+
+    #[test]
+    fn what_is_silent_is_taken_along_and_begins_nothing() {
+        let waiting = [silent(1), row(2, Followup), silent(3), row(4, Steer)];
+
+        assert_eq!(intake(&waiting[..1], &[], false, 0), Intake::Hear(vec![]));
+        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2]));
+        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3, 4]));
+    }
+
+    #[test]
+    fn what_is_cancelled_goes_before_anything_else() {
+        let waiting = rows(&[Steer, Steer, Interrupt]);
+
+        assert_eq!(intake(&waiting, &[1], true, 2), Intake::Cancelled(vec![1, 2]));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_skipped(modes in prop::collection::vec(0..5_u8, 0..12)) {
+            let waiting: Vec<Waiting> = (1..)
+                .zip(&modes)
+                .map(|(seq, mode)| match mode {
+                    0 => row(seq, Steer),
+                    1 => row(seq, Collect),
+                    2 => row(seq, Followup),
+                    3 => row(seq, Interrupt),
+                    _ => silent(seq),
+                })
+                .collect();
+
+            let (Intake::Hear(new) | Intake::Interrupted(new) | Intake::Cancelled(new)) =
+                intake(&waiting, &[], false, 0);
+
+            let prefix: Vec<i64> = waiting.iter().map(|row| row.seq).take(new.len()).collect();
+            prop_assert_eq!(new.is_empty(), waiting.iter().all(|row| row.body.silent));
+            prop_assert_eq!(new, prefix);
+        }
+    }
+}
