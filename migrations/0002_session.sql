@@ -286,5 +286,6 @@ grant select (tenant_id, session_id, out_seq, part, delivery_id, channel, accoun
               lease_until, attempt, next_at, created_at, finished_at) on session.deliveries to holdfast_system;
 grant update (state, owner, lease_until, attempt, next_at, reason, finished_at) on session.deliveries to holdfast_system;
 grant select (tenant_id, session_id, seq, state, accepted_at, finished_at) on session.inbox to holdfast_system;
-grant select, delete on session.events to holdfast_system;
+-- Updating is what taking a row for oneself asks for.
+grant select, update, delete on session.events to holdfast_system;
 grant usage, select, update on sequence session.vclock to holdfast_app, holdfast_system;

@@ -1,1 +1,90 @@
-fn main() {}
+//! The `holdfast` binary: every service as a subcommand, `up` for all of them, and the commands
+//! that talk to a gateway.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`args`] | the command line |
+//! | [`up`], [`down`] | a whole mesh on this machine |
+//! | [`service`] | one service, as a cluster runs it |
+//! | [`bootstrap`] | what a new installation needs before anybody can log in |
+//! | [`chat`], [`commands`] | what a caller does, over gRPC |
+//! | [`home`], [`secret`], [`backends`], [`ports`] | what `up` keeps under `.holdfast/` |
+//! | [`screen`], [`error`] | what people and scripts see; exit codes |
+
+mod args;
+mod backends;
+mod bootstrap;
+mod chat;
+mod client;
+mod commands;
+mod down;
+mod error;
+mod home;
+mod ports;
+mod screen;
+mod secret;
+mod service;
+mod signal;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::{
+    args::{Cli, Command},
+    client::Client,
+    error::Error,
+    home::Home,
+    screen::Screen,
+};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let screen = Screen::new(cli.global.output);
+    let outcome = runtime(&cli.command).and_then(|runtime| {
+        let outcome = runtime.block_on(Box::pin(run(cli, &screen)));
+        // A thread that waits for a line of stdin must not hold the process.
+        runtime.shutdown_background();
+        outcome
+    });
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            screen.fail(&error);
+            error.exit_code()
+        }
+    }
+}
+
+async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
+    let Cli { global, command } = cli;
+    match command {
+        Command::Up(args) => up::run(args, Home::new(global.dir_or_here())?, screen).await,
+        Command::Down => down::run(&Home::new(global.dir_or_found())?, screen).await,
+        Command::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
+        Command::AgentRunner(args) => service::run::<service::AgentRunner>(&args, screen).await,
+        Command::ChannelBridge(args) => {
+            service::run::<service::ChannelBridge>(&args, screen).await
+        }
+        Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
+        Command::Bootstrap(args) => {
+            bootstrap::run(args, &Home::new(global.dir_or_here())?, screen).await
+        }
+        Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
+        Command::Caller(command) => command.run(&Client::new(&global)?, screen).await,
+    }
+}
+
+/// Services get the threads that they ask for; a command that only calls needs one.
+fn runtime(command: &Command) -> Result<tokio::runtime::Runtime, Error> {
+    let mut builder = match command.workers() {
+        Some(workers) => {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            builder.worker_threads(workers);
+            builder
+        }
+        None => tokio::runtime::Builder::new_current_thread(),
+    };
+    Ok(builder.enable_all().build()?)
+}

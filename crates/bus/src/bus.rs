@@ -60,6 +60,8 @@ impl Bus {
             .retry_on_initial_connect()
             .connection_timeout(config.connect_timeout)
             .request_timeout(Some(PATIENCE))
+            // So that a network that swallows everything is noticed within half a minute.
+            .ping_interval(Duration::from_secs(10))
             .reconnect_delay_callback(delay)
             .event_callback({
                 let known_down = Arc::clone(&known_down);

@@ -13,12 +13,13 @@
 //! A tenant with many noisy sessions can shorten everyone's history, and can
 //! never stop anyone from publishing. Nobody's correctness rests on history.
 
+use std::time::Duration;
+
 use async_nats::jetstream::{
     context::PublishErrorKind,
     stream::{Config as StreamConfig, DiscardPolicy, StorageType},
 };
 use bytes::Bytes;
-use std::time::Duration;
 use tokio::time::timeout;
 use tracing::info;
 

@@ -77,7 +77,8 @@ impl NewAccount {
     /// Refuses what could never work; makes the name one.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         self.channel = self.channel.trim().to_lowercase();
-        let Some((_, needed)) = CHANNELS.iter().find(|(channel, _)| *channel == self.channel) else {
+        let Some((_, needed)) = CHANNELS.iter().find(|(channel, _)| *channel == self.channel)
+        else {
             let shown: String = self.channel.chars().take(80).collect();
             let known: Vec<&str> = CHANNELS.iter().map(|(channel, _)| *channel).collect();
             return Err(Error::Invalid(format!(
@@ -129,7 +130,9 @@ mod tests {
     fn each_channel_needs_its_own_secret() {
         assert!(new("Telegram", json!({}), Some(json!({"token": "1:a"}))).is_ok());
         assert!(new("webhook", json!({}), Some(json!({"secret": "s"}))).is_ok());
-        for secrets in [json!({"secret": "s"}), json!({"token": " "}), json!({"token": 1}), json!([])] {
+        for secrets in
+            [json!({"secret": "s"}), json!({"token": " "}), json!({"token": 1}), json!([])]
+        {
             assert!(new("telegram", json!({}), Some(secrets.clone())).is_err(), "{secrets}");
         }
         assert_eq!(new("telegram", json!({}), None).unwrap().name, "my-bot");

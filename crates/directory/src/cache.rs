@@ -66,7 +66,10 @@ mod tests {
         cache.put("gone", 3, now);
         cache.forget(&"gone");
 
-        assert_eq!([cache.get(&"new"), cache.get(&"old"), cache.get(&"gone")], [Some(1), None, None]);
+        assert_eq!(
+            [cache.get(&"new"), cache.get(&"old"), cache.get(&"gone")],
+            [Some(1), None, None]
+        );
     }
 
     #[test]

@@ -105,7 +105,9 @@ impl NewProvider {
         use secrecy::ExposeSecret as _;
         check_name("provider", &self.name)?;
         if self.name == DEMO && self.kind != ProviderKind::Demo {
-            return Err(Error::Invalid("`demo` is the built-in provider: take another name".into()));
+            return Err(Error::Invalid(
+                "`demo` is the built-in provider: take another name".into(),
+            ));
         }
         check_url(&self.base_url)?;
         let key = self.api_key.as_ref().map(SecretString::expose_secret).unwrap_or_default();
@@ -127,9 +129,9 @@ fn default_model(provider: &str, model: &str) -> Result<ModelId, Error> {
     let prefix = format!("{provider}:");
     let id = model.trim();
     let id = id.strip_prefix(&prefix).unwrap_or(id);
-    format!("{prefix}{id}").parse().map_err(|error: holdfast_types::InvalidModelId| {
-        Error::Invalid(error.to_string())
-    })
+    format!("{prefix}{id}")
+        .parse()
+        .map_err(|error: holdfast_types::InvalidModelId| Error::Invalid(error.to_string()))
 }
 
 fn check_url(url: &str) -> Result<(), Error> {
@@ -179,9 +181,14 @@ mod tests {
         for url in ["", "https://api.openai.com/v1", "http://127.0.0.1:11434/v1"] {
             assert!(new("x", url, None).is_ok(), "{url}");
         }
-        for url in ["api.openai.com", "file:///etc/passwd", "https://", "http:///v1", "https://a b",
-            "https://user:password@host/"]
-        {
+        for url in [
+            "api.openai.com",
+            "file:///etc/passwd",
+            "https://",
+            "http:///v1",
+            "https://a b",
+            "https://user:password@host/",
+        ] {
             assert!(new("x", url, None).is_err(), "{url}");
         }
     }

@@ -349,8 +349,14 @@ mod tests {
 
     #[test]
     fn the_default_agent_is_the_flagged_one_else_the_first() {
-        assert_eq!(routing(vec![card("a", false), card("b", true)]).default_agent().name.as_str(), "b");
-        assert_eq!(routing(vec![card("a", false), card("b", false)]).default_agent().name.as_str(), "a");
+        assert_eq!(
+            routing(vec![card("a", false), card("b", true)]).default_agent().name.as_str(),
+            "b"
+        );
+        assert_eq!(
+            routing(vec![card("a", false), card("b", false)]).default_agent().name.as_str(),
+            "a"
+        );
         assert!(Routing::new(Vec::new(), Vec::new(), Vec::new(), Vec::new()).is_err());
     }
 

@@ -48,7 +48,9 @@ impl Kek for LocalKek {
     }
 
     fn open<'a>(&'a self, context: &'a [u8], sealed: &'a [u8]) -> Sealing<'a> {
-        Box::pin(async move { decrypt(&self.0, context, sealed).ok_or(Error::Sealed("a data key")) })
+        Box::pin(
+            async move { decrypt(&self.0, context, sealed).ok_or(Error::Sealed("a data key")) },
+        )
     }
 }
 
@@ -184,7 +186,10 @@ fn decrypt(key: &Key, context: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::{pin::pin, task::{Context, Poll, Waker}};
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
 
     use super::*;
 

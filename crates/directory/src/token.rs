@@ -84,7 +84,8 @@ mod tests {
         let dashed = format!("hf_{}_{}", Uuid::now_v7(), &good[36..]);
         let short = &good[..good.len() - 1];
 
-        for text in ["", "hf_", "hf__", "sk-1234", short, &good[3..], &dashed, &format!("{good}A")] {
+        for text in ["", "hf_", "hf__", "sk-1234", short, &good[3..], &dashed, &format!("{good}A")]
+        {
             assert!(read(text).is_none(), "{text}");
         }
     }

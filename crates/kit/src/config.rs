@@ -13,9 +13,11 @@
 //! | `HOLDFAST_GATEWAY__HTTP__LISTEN` | `gateway.http.listen` |
 //! | `HOLDFAST_DATABASE__URL_FILE` | a file that holds `database.url`, as a mounted `Secret` does |
 //!
-//! So no setting's name ends in `_file`. A variable without `__` is no setting:
+//! An empty variable is none. No setting's name ends in `_file`. A variable without `__` is no setting:
 //! the command line has some of its own, and Kubernetes adds one for each port
 //! of each `Service`; one that looks like a misspelt setting is refused still.
+
+mod spelling;
 
 use std::{fs, path::Path};
 
@@ -27,6 +29,8 @@ use figment::{
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
+
+use self::spelling::{any_of, is_near, near};
 
 /// Every table that a file may have; a service passes over those that its struct lacks.
 const TABLES: [&str; 11] = [
@@ -172,7 +176,9 @@ struct Setting {
 impl Setting {
     /// `None` if the variable is no setting.
     fn of(name: &str, given: &str, known: &[&str]) -> Result<Option<Self>, ConfigError> {
-        let Some(key) = name.strip_prefix(PREFIX) else { return Ok(None) };
+        let Some(key) = name.strip_prefix(PREFIX).filter(|_| !given.is_empty()) else {
+            return Ok(None);
+        };
         let key = key.to_lowercase();
         if !key.contains("__") {
             return misspelt(name, &key, known).map_or(Ok(None), Err);
@@ -322,43 +328,6 @@ fn origin(figment: &Figment, key: &str) -> String {
     found.map_or_else(|| "of unknown origin".to_owned(), |found| found.name.to_string())
 }
 
-fn near(given: &str, known: &[&str]) -> String {
-    match known.iter().filter(|name| is_near(given, name)).min_by_key(|name| edits(given, name)) {
-        Some(name) => format!("; did you mean `{name}`?"),
-        None => format!("; there are {}", any_of(known).replace(" or ", " and ")),
-    }
-}
-
-fn any_of(names: &[&str]) -> String {
-    let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-    names.sort_unstable();
-    names.dedup();
-    match names.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        _ => names.concat(),
-    }
-}
-
-/// Whether one is a slip of the other: an edit for every three letters.
-fn is_near(given: &str, name: &str) -> bool {
-    edits(given, name) <= name.len() / 3
-}
-
-/// Levenshtein's distance.
-fn edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row[b.chars().count()]
-}
-
 #[cfg(test)]
 mod tests {
     use std::{io::Write as _, time::Duration};
@@ -453,6 +422,7 @@ mod tests {
             ("HOLDFAST_MODEL", "demo"),
             ("HOLDFAST_API_KEY", "hf_x"),
             ("HOLDFAST_URL", "http://x"),
+            ("HOLDFAST_DATABASE__POOL_SIZE", ""),
             ("PATH", "/bin"),
         ])
         .unwrap();

@@ -109,7 +109,7 @@ mod tests {
         std::iter::from_fn(|| events.pop()).map(|data| String::from_utf8(data).unwrap()).collect()
     }
 
-    const STREAM: &str = ": hello\n\nevent: x\ndata: {\"a\":\"ä\"}\r\n\r\ndata:two\ndata: lines\n\n\
+    const STREAM: &str = ": hello\n\nevent: x\ndata: {\"a\":\"ä\"}\r\n\r\ndata:two\r\ndata: lines\n\n\
                           : keep-alive\r\n\r\nid: 7\ndatum: no\rdata\r\rdata: [DONE]\n";
 
     #[test]

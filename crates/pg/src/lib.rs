@@ -13,7 +13,7 @@ mod tenant_tx;
 
 pub use config::Config;
 pub use error::{is_unique_violation, kind, on_constraint};
-pub use migrate::{MigrateError, migrate, pending};
+pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::{Pools, wait_for};
 pub use system_tx::SystemTx;
 pub use tenant_tx::TenantTx;

@@ -61,6 +61,16 @@ pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     }
 }
 
+/// A text that is another for every other set of migrations: what a prepared database is named by.
+#[must_use]
+pub fn fingerprint() -> String {
+    MIGRATIONS
+        .iter()
+        .flat_map(|migration| migration.checksum.iter().take(4))
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
 fn newest() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }

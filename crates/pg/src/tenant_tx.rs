@@ -40,6 +40,18 @@ impl TenantTx {
         &mut self.inner
     }
 
+    /// Undoes the writes and lets go of the locks, now.
+    ///
+    /// Dropping does the same a little later, when the pool gets to it; until then others skip
+    /// or wait for the rows that were locked.
+    ///
+    /// # Errors
+    ///
+    /// If the connection is lost; the server then undoes them.
+    pub async fn rollback(self) -> sqlx::Result<()> {
+        self.inner.rollback().await
+    }
+
     /// Makes the writes last. Dropping the transaction instead undoes them.
     ///
     /// # Errors

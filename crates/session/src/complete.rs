@@ -149,7 +149,7 @@ pub(crate) async fn rest(
             where l.tenant_id = $1 and l.session_id = next.session_id),
         freed as (
             update session.workspace_lease set session_id = null, lease_until = null
-            where tenant_id = $1 and workspace = $14 and session_id = $2)
+            where tenant_id = $1 and workspace = $12 and session_id = $2)
         update session.session_lease l
         set state = $5, wait = $6,
             wait_until = clock_timestamp() + $7 * interval '1 millisecond',
@@ -157,10 +157,9 @@ pub(crate) async fn rest(
             ready_at = case when $5 = 'READY' then clock_timestamp() end,
             fair_key = case when $3 and not exists (select from next) then moved.fair_key end,
             next_entry = l.next_entry + $8, done_in = l.done_in + $9, next_out = l.next_out + $10,
-            attempts = case when $11 then 0 else l.attempts end,
-            ended = $12
+            attempts = 0, ended = false
         from moved
-        where l.tenant_id = $1 and l.session_id = $2 and l.epoch = $13
+        where l.tenant_id = $1 and l.session_id = $2 and l.epoch = $11
         returning exists (select from next)";
 
     let again = lease.open() > rest.finished && wants_more(tx, lease, rest.wait).await?;
@@ -182,8 +181,6 @@ pub(crate) async fn rest(
         .bind(rest.entries)
         .bind(rest.finished)
         .bind(rest.replies)
-        .bind(rest.finished > 0 || rest.entries > 0)
-        .bind(false)
         .bind(lease.epoch)
         .bind(lease.workspace.as_deref())
         .fetch_optional(tx.conn())

@@ -92,7 +92,10 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(tenant).await?;
         let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
-        let Some(running) = running(&lease) else { return Ok(None) };
+        let Some(running) = running(&lease) else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
         // A turn marks what it has seen with its first write; until then it is the oldest.
         let first = oldest(&mut tx, session).await?;
         sqlx::query(SQL)
@@ -128,6 +131,7 @@ impl Sessions {
             return if reason == "user" { Err(no_session(session)) } else { Ok(()) };
         };
         if lease.paused {
+            tx.rollback().await?;
             return Ok(());
         }
         let admitted = lease.state == State::Ready && has_place(&mut tx, session).await?;
@@ -169,6 +173,7 @@ impl Sessions {
             .rows_affected();
         if changed == 0 {
             // Already going on: a repeated cascade still looks below.
+            tx.rollback().await?;
             return Ok(!lease.paused);
         }
         lease.paused = false;

@@ -78,7 +78,9 @@ impl Sessions {
         let wanted = i64::try_from(messages.len()).unwrap_or(i64::MAX);
         if wanted > room {
             // A repetition is answered even when there is no room for anything new.
-            return match repeated(&mut tx, messages, &hashes).await? {
+            let known = repeated(&mut tx, messages, &hashes).await;
+            tx.rollback().await?;
+            return match known? {
                 Some(known) => Ok(known),
                 None => Err(Error::SessionFull {
                     waiting: lease.open(),
@@ -93,7 +95,7 @@ impl Sessions {
         if stored < messages.len() {
             // Some were there already. Nothing of this transaction lasts; what is new comes
             // again by itself.
-            drop(tx);
+            tx.rollback().await?;
             return self.ingest_rest(tenant, messages, &hashes).await;
         }
 
@@ -127,7 +129,7 @@ impl Sessions {
             let one = std::slice::from_ref(message);
             let mut tx = self.pools.tenant(tenant).await?;
             let known = repeated(&mut tx, one, std::slice::from_ref(hash)).await?;
-            drop(tx);
+            tx.commit().await?;
             match known.and_then(|mut known| known.pop()) {
                 Some(known) => answers.push(known),
                 None => answers.extend(Box::pin(self.ingest_group(tenant, one)).await?),

@@ -107,6 +107,7 @@ impl Sessions {
             || lease.attempts < ATTEMPTS
             || !lapsed(&mut tx, session).await?
         {
+            tx.rollback().await?;
             return Ok(false);
         }
         let Some(oldest) = oldest(&mut tx, session).await? else {
@@ -148,8 +149,7 @@ impl Sessions {
             where tenant_id = $1 and session_id = $2";
 
         let wait = lease.wait.clone();
-        rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &wait })
-            .await?;
+        rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &wait }).await?;
         let tenant = tx.tenant();
         sqlx::query(CLEAR)
             .bind(tenant.as_uuid())
@@ -173,6 +173,7 @@ impl Sessions {
             let mut tx = self.pools.tenant(tenant_of(tenant)).await?;
             let Some(lease) = lock(&mut tx, session.into()).await? else { continue };
             if !matches!(lease.state, State::WaitForMsg | State::WaitForEvent) {
+                tx.rollback().await?;
                 continue;
             }
             make_ready(&mut tx, &lease, KeepWait::Yes).await?;

@@ -138,6 +138,11 @@ impl Held {
         lock(&self.0).get(&session).cloned()
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        lock(&self.0).len()
+    }
+
     /// All holds.
     pub(crate) fn all(&self) -> Vec<Arc<Hold>> {
         lock(&self.0).values().cloned().collect()

@@ -1,1 +1,54 @@
-//! agent-runner
+//! The agent-runner: claims sessions that have something to do, and does it.
+//!
+//! ```text
+//!  wake-ups ─▶ pool ── claim ──▶ turn ── load ─ hear ─ next? ─┬─ think ─▶ model
+//!  poll ─────▶  │                 │ ▲                         ├─ call ──▶ tools ─▶ mesh
+//!  sweep ────▶  │   heartbeat ──▶ hold: lost? held? input?    └─ finish ▶ complete ─▶ deliveries
+//!               └── as many at once as there are slots              └─▶ deltas, wake-ups
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `pool.rs` | claiming, and running what is claimed |
+//! | `turn.rs` | one claimed session, from step to step |
+//! | `intake.rs` | which messages a turn takes in; pure |
+//! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
+//! | `journal.rs` | what the turn reads and writes |
+//! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
+//! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
+//! | `deltas.rs` | the reply as it is written |
+//! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
+//!
+//! It is stateless: kill it, and another goes on with what it held.
+//!
+//! ## What can go wrong
+//!
+//! Anything, at any moment, between two commits. So a step is stored before
+//! anything is done about it; what acts on the world is stored as begun before
+//! it is; and a runner that has lost its session finds its writes refused.
+
+mod agents;
+mod app;
+mod call;
+mod config;
+mod deltas;
+mod error;
+mod fail;
+mod finish;
+mod heartbeat;
+mod held;
+mod http;
+mod intake;
+mod journal;
+mod mesh;
+mod pool;
+mod reply;
+mod think;
+mod trouble;
+mod turn;
+mod upkeep;
+mod worker;
+
+pub use app::App;
+pub use config::{Config, Runner, Secrets};

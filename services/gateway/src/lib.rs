@@ -1,1 +1,30 @@
-//! gateway
+//! The gateway: who may, which agent, which session. The only door for callers.
+//!
+//! | file | what |
+//! |---|---|
+//! | `config.rs`, `app.rs` | what an operator may choose; how it is put together |
+//! | `edge.rs`, `auth.rs`, `calls.rs` | what every call passes: a span, its key, its rate, its place |
+//! | `ingest.rs` | accepting messages |
+//! | `follow.rs` | following one to its answer |
+//! | `grpc.rs` | the gRPC door |
+//! | `http.rs`, `openai.rs` | the HTTP door, and the API that OpenAI's clients speak |
+//!
+//! Nothing that matters is kept here: a message is accepted when Postgres has
+//! it, and whoever follows it may do so at any gateway.
+
+mod app;
+mod auth;
+mod calls;
+mod config;
+mod edge;
+mod error;
+mod follow;
+mod grpc;
+mod http;
+mod ingest;
+mod openai;
+mod routing;
+
+pub use app::App;
+pub use config::{Config, Gateway, Mesh, Secrets};
+pub use error::Error;

@@ -4,7 +4,13 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use holdfast_bus::{Control, ControlKind, Delta, DeltaBody, Subject};
+use holdfast_kit::{telemetry, trace};
 use holdfast_types::{RunId, RunnerId, SessionId, TenantId};
+use opentelemetry_sdk::{
+    error::OTelSdkResult,
+    trace::{SpanData, SpanExporter},
+};
+use tracing::info_span;
 
 use crate::world::{World, soon};
 
@@ -116,4 +122,30 @@ async fn two_installations_do_not_hear_each_other() {
 
     let wait = tokio::time::timeout(Duration::from_millis(200), heard.next()).await;
     assert!(wait.is_err());
+}
+
+#[derive(Debug)]
+struct Nowhere;
+
+impl SpanExporter for Nowhere {
+    async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
+        Ok(())
+    }
+}
+
+/// The only test here that starts telemetry, which can be started once.
+#[tokio::test]
+async fn a_message_carries_the_trace_it_belongs_to() {
+    let config = telemetry::Config::default();
+    let _guard = telemetry::init_with_exporter("test", &config, Nowhere).unwrap();
+    let world = World::new().await;
+    let mut wakes = world.bus.run_wakes().await.unwrap();
+
+    let sent = info_span!("sender").in_scope(|| {
+        world.bus.wake_run(0);
+        trace::current()
+    });
+
+    assert!(sent.is_some());
+    assert_eq!(soon(wakes.next()).await.unwrap().trace, sent);
 }

@@ -1,0 +1,191 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{bootstrap, chat, commands::Caller, home, screen::Format, service, up};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  it failed
+  2  the command line is wrong
+  3  there is no such thing
+  4  no key, a wrong key, or one that may not do this
+  5  not now: nobody answers, or there is too much to do; the same command may work later
+
+`up` is where to start: it runs everything on this machine, and prints what to try.";
+
+/// Holdfast hosts personal AI assistants: what was accepted is held fast until it is answered.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// The gateway's gRPC address [default: that of `holdfast up`, else http://127.0.0.1:18790]
+    #[arg(long, global = true, env = "HOLDFAST_URL", value_name = "URL")]
+    pub url: Option<String>,
+
+    /// The API key [default: what `.holdfast/dev.key` holds, here or in a directory above]
+    #[arg(long, global = true, env = "HOLDFAST_API_KEY", hide_env_values = true)]
+    pub key: Option<String>,
+
+    /// Where `up` keeps everything: secrets, the development key, logs, the backends' data
+    /// [default: .holdfast]
+    #[arg(long, global = true, env = "HOLDFAST_DIR")]
+    pub dir: Option<PathBuf>,
+
+    /// How to print: for people or for programs
+    #[arg(long, global = true, value_enum, default_value_t = Format::Text)]
+    pub output: Format,
+}
+
+impl Global {
+    /// The directory for what makes one.
+    pub fn dir_or_here(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(|| PathBuf::from(home::NAME))
+    }
+
+    /// The directory for what looks for one, here or above.
+    pub fn dir_or_found(&self) -> PathBuf {
+        self.dir.clone().or_else(home::find).unwrap_or_else(|| PathBuf::from(home::NAME))
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run everything on this machine: database, bus, cache, all services
+    Up(up::UpArgs),
+    /// Stop what `up` started
+    Down,
+    /// Talk to an agent
+    Chat(chat::ChatArgs),
+    #[command(flatten)]
+    Caller(Caller),
+    /// Run the gateway: the door for callers
+    Gateway(service::ServiceArgs),
+    /// Run an agent-runner: it takes waiting sessions and answers
+    AgentRunner(service::ServiceArgs),
+    /// Run the channel-bridge: it speaks to Telegram and others
+    ChannelBridge(service::ServiceArgs),
+    /// Bring the database's schema up to date
+    Migrate(bootstrap::MigrateArgs),
+    /// Give a new installation its secrets, a first tenant, and a key with every scope
+    Bootstrap(bootstrap::BootstrapArgs),
+}
+
+impl Command {
+    /// How many threads it wants; `None` if it only makes calls.
+    pub fn workers(&self) -> Option<usize> {
+        match self {
+            Self::Up(args) => Some(args.workers.into()),
+            Self::Gateway(args) | Self::AgentRunner(args) | Self::ChannelBridge(args) => {
+                Some(args.workers.into())
+            }
+            Self::Down
+            | Self::Chat(_)
+            | Self::Caller(_)
+            | Self::Migrate(_)
+            | Self::Bootstrap(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("holdfast").chain(line.split_whitespace()))
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_says_what_it_is_for() {
+        fn check(command: &clap::Command) {
+            assert!(command.get_about().is_some(), "`{}` has no help", command.get_name());
+            for argument in command.get_arguments().filter(|argument| !argument.is_hide_set()) {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                let name = argument.get_id();
+                assert!(!help.is_empty(), "`{}` of `{}` has no help", name, command.get_name());
+                assert!(!help.ends_with('.'), "`{help}` ends with a full stop");
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    #[test]
+    fn what_every_command_takes_may_stand_after_it() {
+        let cli = parse("sessions list --output json --url http://h:1 --key k --dir d").unwrap();
+
+        assert_eq!(cli.global.output, Format::Json);
+        assert_eq!(cli.global.url.as_deref(), Some("http://h:1"));
+        assert_eq!(cli.global.dir_or_here(), PathBuf::from("d"));
+    }
+
+    #[test]
+    fn a_wrong_command_line_exits_with_2() {
+        for line in [
+            "",
+            "sing",
+            "up --runners 0",
+            "up --runners many",
+            "sessions show",
+            "status --output xml",
+            "agents update",
+            "keys create ci --scope root",
+        ] {
+            assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_design_s_commands_are_all_there() {
+        for line in [
+            "up --split --runners 3 --detach",
+            "down",
+            "gateway --print-config",
+            "agent-runner",
+            "channel-bridge",
+            "migrate",
+            "chat",
+            "chat hello --agent main --session s",
+            "tenants create acme",
+            "agents list",
+            "providers put openai --model gpt-5",
+            "keys create ci --scope chat",
+            "channels list",
+            "sessions history ses_1",
+            "runs show run_1",
+            "dead requeue msg_1",
+            "deliveries list --state unknown",
+            "routing explain --channel telegram",
+            "status",
+        ] {
+            assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
+        }
+    }
+
+    #[test]
+    fn only_services_get_threads() {
+        assert_eq!(parse("status").unwrap().command.workers(), None);
+        assert_eq!(parse("gateway").unwrap().command.workers(), Some(2));
+        assert_eq!(parse("up --workers 4").unwrap().command.workers(), Some(4));
+    }
+}

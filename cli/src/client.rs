@@ -1,0 +1,161 @@
+//! A caller's connection to the gateway.
+
+use std::{env, fs, time::Duration};
+
+use holdfast_proto::gateway::v1::{
+    agents_client::AgentsClient, channels_client::ChannelsClient, keys_client::KeysClient,
+    messages_client::MessagesClient, operations_client::OperationsClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    sessions_client::SessionsClient, tenants_client::TenantsClient,
+};
+use tonic::{
+    Request, Response, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+
+use crate::{
+    args::Global,
+    error::Error,
+    home::{self, Home},
+};
+
+/// Where a gateway listens unless it is told otherwise.
+const DEFAULT_URL: &str = "http://127.0.0.1:18790";
+/// How long a call may take until its answer begins.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A long history is more than tonic's 4 MiB.
+const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
+
+/// Calls the gateway with a key. Nothing is connected before the first call.
+#[derive(Debug, Clone)]
+pub struct Client {
+    url: String,
+    key: MetadataValue<Ascii>,
+    channel: Channel,
+}
+
+impl Client {
+    /// With what the command line says, or else what `up` left behind.
+    pub fn new(global: &Global) -> Result<Self, Error> {
+        let home = global.dir.clone().or_else(home::find).and_then(|dir| Home::new(dir).ok());
+        let url = url(global.url.clone(), home.as_ref())?;
+        let key = key(global.key.clone(), home.as_ref())?;
+        let channel = holdfast_grpc::channel(&url, PATIENCE)
+            .map_err(|error| Error::Usage(error.to_string()))?;
+        Ok(Self { url, key, channel })
+    }
+
+    /// A request in the key's name.
+    pub fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", self.key.clone());
+        request
+    }
+
+    /// What a call answered.
+    pub fn answer<T>(&self, outcome: Result<Response<T>, Status>) -> Result<T, Error> {
+        outcome.map(Response::into_inner).map_err(|status| self.error(status))
+    }
+
+    /// What a failed call means.
+    pub fn error(&self, status: Status) -> Error {
+        Error::of(status, &self.url)
+    }
+
+    pub fn messages(&self) -> MessagesClient<Channel> {
+        MessagesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub fn sessions(&self) -> SessionsClient<Channel> {
+        SessionsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub fn operations(&self) -> OperationsClient<Channel> {
+        OperationsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub fn agents(&self) -> AgentsClient<Channel> {
+        AgentsClient::new(self.channel.clone())
+    }
+
+    pub fn providers(&self) -> ProvidersClient<Channel> {
+        ProvidersClient::new(self.channel.clone())
+    }
+
+    pub fn keys(&self) -> KeysClient<Channel> {
+        KeysClient::new(self.channel.clone())
+    }
+
+    pub fn tenants(&self) -> TenantsClient<Channel> {
+        TenantsClient::new(self.channel.clone())
+    }
+
+    pub fn channels(&self) -> ChannelsClient<Channel> {
+        ChannelsClient::new(self.channel.clone())
+    }
+
+    pub fn routing(&self) -> RoutingClient<Channel> {
+        RoutingClient::new(self.channel.clone())
+    }
+}
+
+fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> {
+    let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
+    let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
+    if url.starts_with("https://") {
+        return Err(Error::Usage(format!(
+            "`{url}`: this command speaks no TLS; go through a tunnel to the gateway, as \
+             `kubectl port-forward` or `ssh -L` make, and give its http:// address"
+        )));
+    }
+    Ok(if url.contains("://") { url } else { format!("http://{url}") })
+}
+
+fn key(given: Option<String>, home: Option<&Home>) -> Result<MetadataValue<Ascii>, Error> {
+    let found = || fs::read_to_string(home?.key_file()).ok();
+    let key = given.or_else(found).unwrap_or_default();
+    let key = key.trim();
+    if key.is_empty() {
+        return Err(Error::NoKey);
+    }
+    let mut value: MetadataValue<Ascii> = format!("Bearer {key}").parse().map_err(|_| {
+        Error::Usage("the key holds characters that no key has: copy it anew".to_owned())
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// The program's name, as it was called, for advice that can be pasted.
+pub fn program() -> String {
+    let name = env::args().next().unwrap_or_default();
+    let is_on_path = !name.contains('/') || name.is_empty();
+    if is_on_path { "holdfast".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_may_lack_its_scheme_and_tls_is_refused_with_a_way_round() {
+        assert_eq!(url(Some("h:1".to_owned()), None).unwrap(), "http://h:1");
+        assert_eq!(url(None, None).unwrap(), DEFAULT_URL);
+
+        let error = url(Some("https://h".to_owned()), None).unwrap_err();
+        assert!(error.to_string().contains("port-forward"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_key_and_a_broken_one_are_different_errors() {
+        assert!(matches!(key(None, None), Err(Error::NoKey)));
+        assert!(matches!(key(Some(" \n".to_owned()), None), Err(Error::NoKey)));
+        assert!(matches!(key(Some("a\nb".to_owned()), None), Err(Error::Usage(_))));
+        assert!(key(Some("hf_1_2\n".to_owned()), None).is_ok());
+    }
+
+    #[test]
+    fn a_key_is_not_shown() {
+        assert!(!format!("{:?}", key(Some("hf_1_geheim".to_owned()), None)).contains("geheim"));
+    }
+}

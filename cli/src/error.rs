@@ -1,0 +1,203 @@
+//! What is told when a command fails, and the exit code that scripts see.
+
+use std::{error::Error as _, io, process::ExitCode};
+
+use holdfast_types::Kind;
+use tonic::Status;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The command line asks for something that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+
+    /// There is no such thing.
+    #[error("{0}")]
+    NotFound(String),
+
+    /// No key was given and none was found.
+    #[error(
+        "there is no key: give one by --key or HOLDFAST_API_KEY, or run this where `holdfast up` \
+         was run, which leaves one in `.holdfast/dev.key`"
+    )]
+    NoKey,
+
+    /// Nobody listens at the gateway's address, or it cannot be understood.
+    #[error(
+        "cannot reach the gateway at {url} ({why}): is it running? `holdfast up` (or `make up`) \
+         starts one here, --url and HOLDFAST_URL name another"
+    )]
+    Unreachable {
+        /// The address.
+        url: String,
+        /// What the system said.
+        why: String,
+    },
+
+    /// The gateway said no.
+    #[error("{}", said(.0))]
+    Refused(Box<Status>),
+
+    /// A turn ended otherwise than by an answer.
+    #[error("{0}")]
+    NoAnswer(String),
+
+    /// A file, or the terminal.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+
+    /// Anything else.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+impl Error {
+    /// What a call's status means; `url` is where the gateway should be.
+    pub fn of(status: Status, url: &str) -> Self {
+        // A status that this side made has a source; one that was sent has none.
+        match status.source() {
+            Some(source) if status.code() == tonic::Code::Unavailable => {
+                Self::Unreachable { url: url.to_owned(), why: innermost(source) }
+            }
+            _ => Self::Refused(Box::new(status)),
+        }
+    }
+
+    /// The kind of failure, if it is one that callers act on differently.
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Usage(_) | Self::NoAnswer(_) | Self::Io(_) | Self::Other(_) => None,
+            Self::NotFound(_) => Some(Kind::NotFound),
+            Self::NoKey => Some(Kind::Unauthenticated),
+            Self::Unreachable { .. } => Some(Kind::Unavailable),
+            Self::Refused(status) => Some(holdfast_grpc::kind(status)),
+        }
+    }
+
+    /// What `--help` promises.
+    pub fn code(&self) -> u8 {
+        match self.kind() {
+            _ if matches!(self, Self::Usage(_)) => 2,
+            // Whoever reads a list's head needs no more of it.
+            _ if self.is_closed_pipe() => 0,
+            Some(Kind::NotFound) => 3,
+            Some(Kind::Unauthenticated | Kind::Forbidden) => 4,
+            Some(Kind::Unavailable | Kind::Exhausted) => 5,
+            Some(Kind::Invalid | Kind::Conflict | Kind::Internal) | None => 1,
+        }
+    }
+
+    /// The same, for `main`.
+    pub fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.code())
+    }
+
+    /// A word for programs.
+    pub fn word(&self) -> &'static str {
+        match self.kind() {
+            Some(Kind::Invalid) => "invalid",
+            Some(Kind::Unauthenticated) => "unauthenticated",
+            Some(Kind::Forbidden) => "forbidden",
+            Some(Kind::NotFound) => "not_found",
+            Some(Kind::Conflict) => "conflict",
+            Some(Kind::Exhausted) => "exhausted",
+            Some(Kind::Unavailable) => "unavailable",
+            Some(Kind::Internal) => "internal",
+            None if matches!(self, Self::Usage(_)) => "usage",
+            None => "failed",
+        }
+    }
+
+    /// Whether nobody reads what is printed any more.
+    pub fn is_closed_pipe(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+/// What the gateway said, and what to do about it where it cannot know.
+fn said(status: &Status) -> String {
+    let message = status.message();
+    match holdfast_grpc::kind(status) {
+        Kind::Internal => format!("the gateway failed ({message}): its log says why"),
+        Kind::Exhausted => match holdfast_grpc::retry_after(status) {
+            Some(after) => format!("{message} (again in {after:?})"),
+            None => message.to_owned(),
+        },
+        Kind::Invalid
+        | Kind::Unauthenticated
+        | Kind::Forbidden
+        | Kind::NotFound
+        | Kind::Conflict
+        | Kind::Unavailable => message.to_owned(),
+    }
+}
+
+fn innermost(mut error: &(dyn std::error::Error + 'static)) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: Status) -> Error {
+        Error::of(status, "http://h:1")
+    }
+
+    #[test]
+    fn each_kind_of_failure_has_its_exit_code() {
+        for (error, code) in [
+            (Error::Usage("x".to_owned()), 2),
+            (Error::NoKey, 4),
+            (Error::NotFound("x".to_owned()), 3),
+            (Error::NoAnswer("x".to_owned()), 1),
+            (Error::Io(io::ErrorKind::PermissionDenied.into()), 1),
+            (Error::Io(io::ErrorKind::BrokenPipe.into()), 0),
+            (refused(Status::not_found("x")), 3),
+            (refused(Status::permission_denied("x")), 4),
+            (refused(Status::unauthenticated("x")), 4),
+            (refused(Status::unavailable("x")), 5),
+            (refused(Status::resource_exhausted("x")), 5),
+            (refused(Status::deadline_exceeded("x")), 5),
+            (refused(Status::invalid_argument("x")), 1),
+            (refused(Status::internal("x")), 1),
+        ] {
+            assert_eq!(error.code(), code, "{error:?}");
+        }
+    }
+
+    #[test]
+    fn a_gateway_that_is_not_there_is_told_with_what_to_do() {
+        let lost = Status::from_error(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
+        let lost = match lost.code() {
+            tonic::Code::Unavailable => lost,
+            // However tonic maps it: only the source and the code count here.
+            _ => {
+                let mut status = Status::unavailable("");
+                status.set_source(std::sync::Arc::new(io::Error::from(
+                    io::ErrorKind::ConnectionRefused,
+                )));
+                status
+            }
+        };
+
+        let error = refused(lost);
+
+        assert_eq!(error.code(), 5);
+        let text = error.to_string();
+        assert!(text.contains("http://h:1") && text.contains("`make up`"), "{text}");
+        assert!(text.contains("connection refused"), "{text}");
+    }
+
+    #[test]
+    fn when_to_come_back_is_told() {
+        let after = std::time::Duration::from_millis(1500);
+        let status = holdfast_grpc::with_retry_after(Status::resource_exhausted("full"), after);
+
+        assert_eq!(refused(status).to_string(), "full (again in 1.5s)");
+    }
+}

@@ -1,0 +1,201 @@
+//! What people and programs see: tables or JSON on stdout, everything else on stderr.
+//!
+//! Much of what is shown was written by others, so control characters never reach a terminal.
+
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde_json::{Value, json};
+
+use crate::error::Error;
+
+/// How to print.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Tables and sentences
+    Text,
+    /// JSON, with names that stay
+    Json,
+}
+
+/// Longest cell of a table; the whole value is in `--output json`.
+const WIDEST: usize = 60;
+
+/// Where a command prints.
+#[derive(Debug, Clone, Copy)]
+pub struct Screen {
+    format: Format,
+}
+
+impl Screen {
+    pub const fn new(format: Format) -> Self {
+        Self { format }
+    }
+
+    pub fn is_json(self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Many things: a table of these columns, or an array of everything.
+    pub fn list(self, columns: &[&str], rows: Vec<Value>) -> Result<(), Error> {
+        match self.format {
+            Format::Json => self.json(&Value::Array(rows)),
+            Format::Text if rows.is_empty() => self.note("there are none"),
+            Format::Text => self.print(&table(columns, &rows)),
+        }
+    }
+
+    /// One thing, with everything that is known of it.
+    pub fn one(self, thing: &Value) -> Result<(), Error> {
+        match self.format {
+            Format::Json => self.json(thing),
+            Format::Text => self.print(&sheet(thing)),
+        }
+    }
+
+    /// That something was done: a sentence for people, what it was done to for programs.
+    pub fn done(self, sentence: &str, thing: &Value) -> Result<(), Error> {
+        match self.format {
+            Format::Json => self.json(thing),
+            Format::Text => self.print(&format!("{sentence}\n")),
+        }
+    }
+
+    /// Text as it is, on stdout.
+    pub fn print(self, text: &str) -> Result<(), Error> {
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+
+    /// A remark that is no result.
+    pub fn note(self, text: &str) -> Result<(), Error> {
+        Ok(writeln!(io::stderr().lock(), "{text}")?)
+    }
+
+    /// A remark that is to be overlooked easily.
+    pub fn aside(self, text: &str) -> Result<(), Error> {
+        let mut err = io::stderr().lock();
+        if err.is_terminal() {
+            Ok(writeln!(err, "\x1b[2m{text}\x1b[0m")?)
+        } else {
+            Ok(writeln!(err, "{text}")?)
+        }
+    }
+
+    /// Says why the command failed. There is nobody to tell if that fails.
+    pub fn fail(self, error: &Error) {
+        if error.is_closed_pipe() {
+            return;
+        }
+        let mut err = io::stderr().lock();
+        drop(match self.format {
+            Format::Text => writeln!(err, "error: {}", plain(&error.to_string())),
+            Format::Json => {
+                let error = json!({"error": error.word(), "message": error.to_string()});
+                writeln!(err, "{error}")
+            }
+        });
+    }
+
+    fn json(self, value: &Value) -> Result<(), Error> {
+        self.print(&format!("{value:#}\n"))
+    }
+}
+
+/// Text without what a terminal would obey.
+pub fn plain(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+fn table(columns: &[&str], rows: &[Value]) -> String {
+    let head = columns.iter().map(|name| name.replace('_', " ").to_uppercase()).collect();
+    let body = rows.iter().map(|row| columns.iter().map(|name| cell(&row[*name])).collect());
+    let lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
+    let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+
+    let mut text = String::new();
+    for line in &lines {
+        let padded: Vec<String> =
+            line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}")).collect();
+        text.push_str(padded.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn sheet(thing: &Value) -> String {
+    let Value::Object(fields) = thing else { return format!("{}\n", words(thing)) };
+    let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in fields {
+        let name = name.replace('_', " ");
+        let value = words(value).replace('\n', &format!("\n{:width$}  ", ""));
+        text.push_str(format!("{name:width$}  {value}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A value on one line, not too long.
+fn cell(value: &Value) -> String {
+    let text = words(value).replace(['\n', '\t'], " ");
+    if text.chars().count() <= WIDEST {
+        return if text.is_empty() { "-".to_owned() } else { text };
+    }
+    let head: String = text.chars().take(WIDEST - 1).collect();
+    format!("{head}…")
+}
+
+fn words(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::Bool(is) => if *is { "yes" } else { "no" }.to_owned(),
+        Value::String(text) => plain(text),
+        Value::Number(number) => number.to_string(),
+        Value::Array(values) => values.iter().map(words).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(name, value)| format!("{name} {}", words(value)))
+            .collect::<Vec<_>>()
+            .join(", "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_lines_up_and_shows_what_is_missing() {
+        let rows = vec![
+            json!({"name": "main", "is_default": true, "model": ""}),
+            json!({"name": "helper", "is_default": false, "model": "demo:demo"}),
+        ];
+
+        assert_eq!(
+            table(&["name", "is_default", "model"], &rows),
+            "NAME    IS DEFAULT  MODEL\n\
+             main    yes         -\n\
+             helper  no          demo:demo\n"
+        );
+    }
+
+    #[test]
+    fn what_others_wrote_cannot_drive_the_terminal_or_break_the_table() {
+        let rows = vec![json!({"text": format!("a\x1b[2J\r\nb{}", "c".repeat(100))})];
+
+        let text = table(&["text"], &rows);
+
+        assert_eq!(text.lines().count(), 2);
+        assert!(!text.contains('\x1b') && !text.contains('\r'), "{text:?}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDEST), "{text}");
+    }
+
+    #[test]
+    fn a_sheet_indents_long_values() {
+        let thing = json!({"id": "ses_1", "text": "one\ntwo", "states": {"WAIT": 2}});
+
+        assert_eq!(sheet(&thing), "id      ses_1\nstates  WAIT 2\ntext    one\n        two\n");
+    }
+}

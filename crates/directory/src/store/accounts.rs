@@ -1,0 +1,149 @@
+//! `control.accounts`.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::{AccountId, TenantId};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::{Account, NewAccount};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    account_id: Uuid,
+    channel: String,
+    name: String,
+    enabled: bool,
+    settings: Value,
+    version: i64,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl Row {
+    fn read(self) -> Account {
+        Account {
+            id: self.account_id.into(),
+            channel: self.channel,
+            name: self.name,
+            enabled: self.enabled,
+            settings: self.settings,
+            version: self.version,
+            created_at: self.created_at.to_jiff(),
+        }
+    }
+}
+
+pub(crate) async fn all(tx: &mut TenantTx, channel: Option<&str>) -> sqlx::Result<Vec<Account>> {
+    const SQL: &str = "select account_id, channel, name, enabled, settings, version, created_at \
+                       from control.accounts \
+                       where tenant_id = $1 and ($2::text is null or channel = $2) \
+                       order by channel, name";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<Row> =
+        sqlx::query_as(SQL).bind(tenant).bind(channel).fetch_all(tx.conn()).await?;
+    Ok(rows.into_iter().map(Row::read).collect())
+}
+
+pub(crate) async fn get(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Option<Account>> {
+    const SQL: &str = "select account_id, channel, name, enabled, settings, version, created_at \
+                       from control.accounts where tenant_id = $1 and account_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> =
+        sqlx::query_as(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
+    Ok(row.map(Row::read))
+}
+
+/// The sealed secrets of an account.
+pub(crate) async fn secrets(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<Option<Vec<u8>>> {
+    const SQL: &str =
+        "select secrets from control.accounts where tenant_id = $1 and account_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
+}
+
+pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
+    const SQL: &str = "select count(*) from control.accounts where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+pub(crate) async fn insert(
+    tx: &mut TenantTx,
+    id: AccountId,
+    new: &NewAccount,
+    sealed: &[u8],
+) -> sqlx::Result<Account> {
+    const SQL: &str = "insert into control.accounts \
+                       (tenant_id, account_id, channel, name, enabled, settings, secrets) \
+                       values ($1, $2, $3, $4, $5, $6, $7) \
+                       returning account_id, channel, name, enabled, settings, version, created_at";
+    let tenant = tx.tenant().as_uuid();
+    let row: Row = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(&new.channel)
+        .bind(&new.name)
+        .bind(new.enabled)
+        .bind(&new.settings)
+        .bind(sealed)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(row.read())
+}
+
+/// `sealed` of `None` keeps the secrets that are stored.
+pub(crate) async fn update(
+    tx: &mut TenantTx,
+    id: AccountId,
+    new: &NewAccount,
+    sealed: Option<&[u8]>,
+) -> sqlx::Result<Account> {
+    const SQL: &str = "update control.accounts set name = $3, enabled = $4, settings = $5, \
+                       secrets = coalesce($6, secrets), version = version + 1, updated_at = now() \
+                       where tenant_id = $1 and account_id = $2 \
+                       returning account_id, channel, name, enabled, settings, version, created_at";
+    let tenant = tx.tenant().as_uuid();
+    let row: Row = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(&new.name)
+        .bind(new.enabled)
+        .bind(&new.settings)
+        .bind(sealed)
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(row.read())
+}
+
+/// Says whether it was there.
+pub(crate) async fn delete(tx: &mut TenantTx, id: AccountId) -> sqlx::Result<bool> {
+    const SQL: &str = "delete from control.accounts where tenant_id = $1 and account_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// The accounts to serve: enabled ones of active tenants.
+pub(crate) async fn to_serve(
+    tx: &mut SystemTx,
+    channel: &str,
+) -> sqlx::Result<Vec<(TenantId, AccountId, i64)>> {
+    const SQL: &str = "select a.tenant_id, a.account_id, a.version \
+                       from control.accounts a join control.tenants t using (tenant_id) \
+                       where a.channel = $1 and a.enabled and t.state = 'active' \
+                       order by a.account_id";
+    let rows: Vec<(Uuid, Uuid, i64)> =
+        sqlx::query_as(SQL).bind(channel).fetch_all(tx.conn()).await?;
+    let read = |(tenant, account, version): (Uuid, Uuid, i64)| {
+        (TenantId::from(tenant), AccountId::from(account), version)
+    };
+    Ok(rows.into_iter().map(read).collect())
+}
+
+pub(crate) async fn tenant_of(tx: &mut SystemTx, id: AccountId) -> sqlx::Result<Option<TenantId>> {
+    const SQL: &str = "select a.tenant_id \
+                       from control.accounts a join control.tenants t using (tenant_id) \
+                       where a.account_id = $1 and a.enabled and t.state = 'active'";
+    let found: Option<Uuid> =
+        sqlx::query_scalar(SQL).bind(id.as_uuid()).fetch_optional(tx.conn()).await?;
+    Ok(found.map(TenantId::from))
+}

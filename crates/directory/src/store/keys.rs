@@ -1,0 +1,104 @@
+//! `control.keys`.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::{KeyId, TenantId};
+use jiff::Timestamp;
+use jiff_sqlx::ToSqlx as _;
+use uuid::Uuid;
+
+use crate::{Key, NewKey};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    key_id: Uuid,
+    name: String,
+    scopes: Vec<String>,
+    created_at: jiff_sqlx::Timestamp,
+    expires_at: Option<jiff_sqlx::Timestamp>,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl Row {
+    fn read(self) -> Key {
+        Key {
+            id: self.key_id.into(),
+            name: self.name,
+            scopes: self.scopes,
+            created_at: self.created_at.to_jiff(),
+            expires_at: self.expires_at.map(jiff_sqlx::Timestamp::to_jiff),
+            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+        }
+    }
+}
+
+/// What is known of a key before its tenant is.
+#[derive(sqlx::FromRow)]
+pub(crate) struct Found {
+    tenant_id: Uuid,
+    pub(crate) name: String,
+    pub(crate) digest: Vec<u8>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) rate: i32,
+    pub(crate) live: bool,
+    pub(crate) tenant_state: String,
+}
+
+impl Found {
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant_id.into()
+    }
+}
+
+pub(crate) async fn find(tx: &mut SystemTx, key: KeyId) -> sqlx::Result<Option<Found>> {
+    const SQL: &str = "select tenant_id, name, digest, scopes, rate, live, tenant_state \
+                       from control.find_key($1)";
+    sqlx::query_as(SQL).bind(key.as_uuid()).fetch_optional(tx.conn()).await
+}
+
+pub(crate) async fn insert(
+    tx: &mut TenantTx,
+    id: KeyId,
+    digest: &[u8],
+    new: &NewKey,
+    expires_at: Option<Timestamp>,
+) -> sqlx::Result<Key> {
+    const SQL: &str = "insert into control.keys (tenant_id, key_id, name, digest, scopes, expires_at) \
+                       values ($1, $2, $3, $4, $5, $6) \
+                       returning key_id, name, scopes, created_at, expires_at, revoked_at";
+    let tenant = tx.tenant().as_uuid();
+    let row: Row = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(&new.name)
+        .bind(digest)
+        .bind(&new.scopes)
+        .bind(expires_at.map(|at| at.to_sqlx()))
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(row.read())
+}
+
+pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Key>> {
+    const SQL: &str = "select key_id, name, scopes, created_at, expires_at, revoked_at \
+                       from control.keys where tenant_id = $1 order by key_id";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    Ok(rows.into_iter().map(Row::read).collect())
+}
+
+/// Keys that may still be used.
+pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
+    const SQL: &str = "select count(*) from control.keys where tenant_id = $1 \
+                       and revoked_at is null and (expires_at is null or expires_at > now())";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+/// Says whether the key is there; one that is revoked already keeps its time.
+pub(crate) async fn revoke(tx: &mut TenantTx, id: KeyId) -> sqlx::Result<bool> {
+    const SQL: &str = "update control.keys set revoked_at = coalesce(revoked_at, now()) \
+                       where tenant_id = $1 and key_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    Ok(done.rows_affected() > 0)
+}

@@ -1,0 +1,11 @@
+//! Every query of the directory, a file for each table. Rows stay private to it.
+
+pub(crate) mod accounts;
+pub(crate) mod agents;
+pub(crate) mod audit;
+pub(crate) mod bindings;
+pub(crate) mod identities;
+pub(crate) mod keys;
+pub(crate) mod providers;
+pub(crate) mod rules;
+pub(crate) mod tenants;

@@ -1,0 +1,107 @@
+//! `control.providers`.
+
+use holdfast_pg::TenantTx;
+
+use crate::{Error, Provider, ProviderKind};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    name: String,
+    kind: String,
+    base_url: String,
+    has_key: bool,
+    default_model: Option<String>,
+}
+
+impl Row {
+    fn read(self) -> Result<Provider, Error> {
+        Ok(Provider {
+            kind: ProviderKind::parse(&self.kind)?,
+            name: self.name,
+            base_url: self.base_url,
+            has_key: self.has_key,
+            default_model: self.default_model,
+        })
+    }
+}
+
+pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Provider>, Error> {
+    const SQL: &str = "select name, kind, base_url, api_key is not null as has_key, default_model \
+                       from control.providers where tenant_id = $1 order by name";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Provider>, Error> {
+    const SQL: &str = "select name, kind, base_url, api_key is not null as has_key, default_model \
+                       from control.providers where tenant_id = $1 and name = $2";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> =
+        sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+    row.map(Row::read).transpose()
+}
+
+/// The sealed key of a provider.
+pub(crate) async fn api_key(tx: &mut TenantTx, name: &str) -> sqlx::Result<Option<Vec<u8>>> {
+    const SQL: &str = "select api_key from control.providers where tenant_id = $1 and name = $2";
+    let tenant = tx.tenant().as_uuid();
+    let key: Option<Option<Vec<u8>>> =
+        sqlx::query_scalar(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
+    Ok(key.flatten())
+}
+
+pub(crate) async fn default_model(tx: &mut TenantTx) -> sqlx::Result<Option<String>> {
+    const SQL: &str = "select default_model from control.providers \
+                       where tenant_id = $1 and default_model is not null limit 1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
+}
+
+pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
+    const SQL: &str = "select count(*) from control.providers where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+pub(crate) async fn clear_default_model(tx: &mut TenantTx) -> sqlx::Result<()> {
+    const SQL: &str = "update control.providers set default_model = null \
+                       where tenant_id = $1 and default_model is not null";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// `sealed` of `None` keeps the key that is stored.
+pub(crate) async fn put(
+    tx: &mut TenantTx,
+    provider: &Provider,
+    sealed: Option<&[u8]>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "insert into control.providers as p \
+                       (tenant_id, name, kind, base_url, api_key, default_model) \
+                       values ($1, $2, $3, $4, $5, $6) \
+                       on conflict (tenant_id, name) do update set kind = excluded.kind, \
+                       base_url = excluded.base_url, \
+                       api_key = coalesce(excluded.api_key, p.api_key), \
+                       default_model = excluded.default_model, updated_at = now()";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(&provider.name)
+        .bind(provider.kind.as_str())
+        .bind(&provider.base_url)
+        .bind(sealed)
+        .bind(&provider.default_model)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Says whether it was there.
+pub(crate) async fn delete(tx: &mut TenantTx, name: &str) -> sqlx::Result<bool> {
+    const SQL: &str = "delete from control.providers where tenant_id = $1 and name = $2";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL).bind(tenant).bind(name).execute(tx.conn()).await?;
+    Ok(done.rows_affected() > 0)
+}

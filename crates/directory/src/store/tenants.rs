@@ -1,0 +1,92 @@
+//! `control.tenants`.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::TenantId;
+use uuid::Uuid;
+
+use crate::{Error, Tenant, TenantChanges, TenantState};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    tenant_id: Uuid,
+    name: String,
+    state: String,
+    rate: i32,
+    created_at: jiff_sqlx::Timestamp,
+}
+
+impl Row {
+    fn read(self) -> Result<Tenant, Error> {
+        Ok(Tenant {
+            id: self.tenant_id.into(),
+            name: self.name,
+            state: TenantState::parse(&self.state)?,
+            rate: self.rate.unsigned_abs(),
+            created_at: self.created_at.to_jiff(),
+        })
+    }
+}
+
+pub(crate) async fn insert(tx: &mut TenantTx, name: &str, data_key: &[u8]) -> sqlx::Result<()> {
+    const SQL: &str = "insert into control.tenants (tenant_id, name, data_key) values ($1, $2, $3)";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(name).bind(data_key).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Locks the tenant against other changes; says whether it is there.
+pub(crate) async fn lock(tx: &mut TenantTx) -> sqlx::Result<bool> {
+    const SQL: &str = "select 1 from control.tenants where tenant_id = $1 for no key update";
+    let tenant = tx.tenant().as_uuid();
+    let found: Option<i32> = sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
+    Ok(found.is_some())
+}
+
+/// Makes all further queries of the transaction see the same moment. Comes before any of them.
+pub(crate) async fn one_moment(tx: &mut TenantTx) -> sqlx::Result<()> {
+    const SQL: &str = "set transaction isolation level repeatable read, read only";
+    sqlx::query(SQL).execute(tx.conn()).await?;
+    Ok(())
+}
+
+pub(crate) async fn data_key(tx: &mut TenantTx) -> sqlx::Result<Option<Vec<u8>>> {
+    const SQL: &str = "select data_key from control.tenants where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_optional(tx.conn()).await
+}
+
+pub(crate) async fn get(tx: &mut TenantTx) -> Result<Option<Tenant>, Error> {
+    const SQL: &str = "select tenant_id, name, state, rate, created_at from control.tenants \
+                       where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> = sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await?;
+    row.map(Row::read).transpose()
+}
+
+pub(crate) async fn update(tx: &mut TenantTx, changes: TenantChanges) -> sqlx::Result<()> {
+    const SQL: &str = "update control.tenants \
+                       set state = coalesce($2, state), rate = coalesce($3, rate) \
+                       where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    let rate = changes.rate.map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(changes.state.map(TenantState::as_str))
+        .bind(rate)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+pub(crate) async fn all(tx: &mut SystemTx) -> Result<Vec<Tenant>, Error> {
+    const SQL: &str =
+        "select tenant_id, name, state, rate, created_at from control.tenants order by name";
+    let rows: Vec<Row> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+pub(crate) async fn by_name(tx: &mut SystemTx, name: &str) -> sqlx::Result<Option<TenantId>> {
+    const SQL: &str = "select tenant_id from control.tenants where name = $1";
+    let found: Option<Uuid> = sqlx::query_scalar(SQL).bind(name).fetch_optional(tx.conn()).await?;
+    Ok(found.map(TenantId::from))
+}

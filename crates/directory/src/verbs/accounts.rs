@@ -1,0 +1,171 @@
+//! Channel accounts: where a tenant can be spoken to.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AccountId, TenantId};
+use serde_json::Value;
+
+use super::check_room;
+use crate::{Account, Actor, Directory, Error, NewAccount, OpenAccount, Purpose, store};
+
+const MOST: i64 = 200;
+
+impl Directory {
+    /// The tenant's accounts, of one channel or of all.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn accounts(
+        &self,
+        tenant: TenantId,
+        channel: Option<&str>,
+    ) -> Result<Vec<Account>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let accounts = store::accounts::all(&mut tx, channel).await?;
+        tx.commit().await?;
+        Ok(accounts)
+    }
+
+    /// An account with its secrets, for the bridge that serves it.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that id, or its secrets cannot be unsealed.
+    pub async fn account(&self, tenant: TenantId, id: AccountId) -> Result<OpenAccount, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let missing = || Error::not_found("channel account", id);
+        let account = store::accounts::get(&mut tx, id).await?.ok_or_else(missing)?;
+        let sealed = store::accounts::secrets(&mut tx, id).await?.ok_or_else(missing)?;
+        let data_key = self.data_key(&mut tx).await?;
+        tx.commit().await?;
+        let secrets = data_key.open(Purpose::AccountSecrets(id), &sealed)?;
+        let secrets = serde_json::from_slice(&secrets)
+            .map_err(|_| Error::Sealed("a channel account's secrets"))?;
+        Ok(OpenAccount { account, secrets })
+    }
+
+    /// Makes an account.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, its name is another's, or the tenant has too many.
+    pub async fn create_account(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewAccount,
+    ) -> Result<Account, Error> {
+        let new = new.check()?;
+        let Some(secrets) = &new.secrets else {
+            return Err(Error::Invalid("a new account needs its `secrets`".to_owned()));
+        };
+        let id = AccountId::generate();
+        let mut tx = self.change(tenant).await?;
+        check_room("channel accounts", store::accounts::count(&mut tx).await?, MOST)?;
+        let sealed = self.seal_secrets(&mut tx, id, secrets).await?;
+        let made = store::accounts::insert(&mut tx, id, &new, &sealed).await;
+        let account = made.map_err(|error| refuse(&new, error))?;
+        store::audit::record(&mut tx, actor, "account.create", id).await?;
+        tx.commit().await?;
+        Ok(account)
+    }
+
+    /// Replaces what an account is. Its channel never changes.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that id, it could never work, or its name is another's.
+    pub async fn update_account(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        id: AccountId,
+        new: NewAccount,
+    ) -> Result<Account, Error> {
+        let new = new.check()?;
+        let mut tx = self.change(tenant).await?;
+        let old = store::accounts::get(&mut tx, id).await?;
+        let old = old.ok_or_else(|| Error::not_found("channel account", id))?;
+        if old.channel != new.channel {
+            return Err(Error::Invalid(format!(
+                "this account is on {}, and an account's channel never changes: make another",
+                old.channel
+            )));
+        }
+        let sealed = match &new.secrets {
+            Some(secrets) => Some(self.seal_secrets(&mut tx, id, secrets).await?),
+            None => None,
+        };
+        let changed = store::accounts::update(&mut tx, id, &new, sealed.as_deref()).await;
+        let account = changed.map_err(|error| refuse(&new, error))?;
+        store::audit::record(&mut tx, actor, "account.update", id).await?;
+        tx.commit().await?;
+        Ok(account)
+    }
+
+    /// Deletes an account and its secrets.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that id.
+    pub async fn delete_account(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        id: AccountId,
+    ) -> Result<(), Error> {
+        let mut tx = self.change(tenant).await?;
+        if !store::accounts::delete(&mut tx, id).await? {
+            return Err(Error::not_found("channel account", id));
+        }
+        store::audit::record(&mut tx, actor, "account.delete", id).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The accounts on a channel that are to be served, of all tenants, with their versions:
+    /// enabled ones of active tenants.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn all_accounts(
+        &self,
+        channel: &str,
+    ) -> Result<Vec<(TenantId, AccountId, i64)>, Error> {
+        let mut tx = self.pools.system().await?;
+        let accounts = store::accounts::to_serve(&mut tx, channel).await?;
+        tx.commit().await?;
+        Ok(accounts)
+    }
+
+    /// Whose an account is that a webhook names; `None` if it is nobody's, or not to be served.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn find_account(&self, id: AccountId) -> Result<Option<TenantId>, Error> {
+        let mut tx = self.pools.system().await?;
+        let tenant = store::accounts::tenant_of(&mut tx, id).await?;
+        tx.commit().await?;
+        Ok(tenant)
+    }
+
+    async fn seal_secrets(
+        &self,
+        tx: &mut TenantTx,
+        id: AccountId,
+        secrets: &Value,
+    ) -> Result<Vec<u8>, Error> {
+        let data_key = self.data_key(tx).await?;
+        data_key.seal(Purpose::AccountSecrets(id), secrets.to_string().as_bytes())
+    }
+}
+
+fn refuse(new: &NewAccount, error: sqlx::Error) -> Error {
+    if holdfast_pg::on_constraint("accounts_name_key", &error) {
+        Error::taken("an account", &new.name)
+    } else {
+        error.into()
+    }
+}

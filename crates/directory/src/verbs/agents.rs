@@ -1,0 +1,154 @@
+//! Agents: who answers.
+
+use holdfast_types::{AgentId, TenantId};
+
+use super::check_room;
+use crate::{Actor, Agent, Directory, Error, NewAgent, routing::Wanted, store};
+
+const MOST: i64 = 500;
+
+impl Directory {
+    /// The tenant's agents, in the order in which they were made.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn agents(&self, tenant: TenantId) -> Result<Vec<Agent>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let agents = store::agents::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(agents)
+    }
+
+    /// The agent of that name or id.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none.
+    pub async fn agent(&self, tenant: TenantId, name_or_id: &str) -> Result<Agent, Error> {
+        let missing = || Error::not_found("agent", name_or_id);
+        self.find_agent(tenant, &Wanted::parse(name_or_id).ok_or_else(missing)?)
+            .await?
+            .ok_or_else(missing)
+    }
+
+    /// The agent of that id.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none.
+    pub async fn agent_by_id(&self, tenant: TenantId, id: AgentId) -> Result<Agent, Error> {
+        let found = self.find_agent(tenant, &Wanted::Id(id)).await?;
+        found.ok_or_else(|| Error::not_found("agent", id))
+    }
+
+    /// The agent that answers where nobody else does: the one that is flagged, else the first.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none at all.
+    pub async fn default_agent(&self, tenant: TenantId) -> Result<Agent, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let agent = store::agents::default(&mut tx).await?;
+        tx.commit().await?;
+        agent.ok_or_else(|| Error::not_found("agent", "main"))
+    }
+
+    /// Makes an agent.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, its name is another's, or the tenant has too many.
+    pub async fn create_agent(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewAgent,
+    ) -> Result<Agent, Error> {
+        new.check()?;
+        let mut tx = self.change(tenant).await?;
+        check_room("agents", store::agents::count(&mut tx).await?, MOST)?;
+        if new.is_default {
+            store::agents::clear_default(&mut tx).await?;
+        }
+        let made = store::agents::insert(&mut tx, AgentId::generate(), &new).await;
+        let agent = made.map_err(|error| refuse(&new, error))?;
+        store::audit::record(&mut tx, actor, "agent.create", agent.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(agent)
+    }
+
+    /// Replaces all that an agent is. Under another name it begins new conversations.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such agent, it could never work, or its name is another's.
+    pub async fn update_agent(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+        new: NewAgent,
+    ) -> Result<Agent, Error> {
+        new.check()?;
+        let missing = || Error::not_found("agent", name_or_id);
+        let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
+        let mut tx = self.change(tenant).await?;
+        let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
+        if new.is_default && !old.is_default {
+            store::agents::clear_default(&mut tx).await?;
+        }
+        let changed = store::agents::update(&mut tx, old.id, &new).await;
+        let agent = changed.map_err(|error| refuse(&new, error))?;
+        store::audit::record(&mut tx, actor, "agent.update", agent.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(agent)
+    }
+
+    /// Deletes an agent. What bindings and rules gave it goes to the default agent.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such agent, or it is the default one.
+    pub async fn delete_agent(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+    ) -> Result<(), Error> {
+        let missing = || Error::not_found("agent", name_or_id);
+        let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
+        let mut tx = self.change(tenant).await?;
+        let agent = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
+        let default = store::agents::default(&mut tx).await?;
+        if default.is_some_and(|default| default.id == agent.id) {
+            return Err(Error::Conflict(format!(
+                "`{}` is the default agent, which answers where nobody else does: make another \
+                 the default first",
+                agent.name
+            )));
+        }
+        store::agents::delete(&mut tx, agent.id).await?;
+        store::audit::record(&mut tx, actor, "agent.delete", agent.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(())
+    }
+
+    async fn find_agent(&self, tenant: TenantId, wanted: &Wanted) -> Result<Option<Agent>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let agent = store::agents::find(&mut tx, wanted).await?;
+        tx.commit().await?;
+        Ok(agent)
+    }
+}
+
+fn refuse(new: &NewAgent, error: sqlx::Error) -> Error {
+    if holdfast_pg::on_constraint("agents_name_key", &error) {
+        Error::taken("an agent", &new.name)
+    } else {
+        error.into()
+    }
+}

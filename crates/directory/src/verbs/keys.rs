@@ -1,0 +1,142 @@
+//! Keys: who speaks for a tenant.
+
+use std::time::Instant;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{KeyId, TenantId};
+use jiff::{SignedDuration, Timestamp};
+use secrecy::SecretString;
+use subtle::ConstantTimeEq as _;
+
+use super::check_room;
+use crate::{Actor, Authenticated, Directory, Error, Key, NewKey, TenantState, store, token};
+
+/// Keys of a tenant that may be usable at once.
+const MOST: i64 = 1_000;
+
+/// What was looked up of a key, right or wrong.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownKey {
+    digest: Vec<u8>,
+    live: bool,
+    active: bool,
+    who: Authenticated,
+}
+
+impl Directory {
+    /// Whose a key is, and what it may do.
+    ///
+    /// Only who has the whole key learns that it was revoked or that its tenant is suspended.
+    ///
+    /// # Errors
+    ///
+    /// If it is not known, has ended, or its tenant is suspended.
+    pub async fn authenticate(&self, token: &str) -> Result<Authenticated, Error> {
+        let (id, secret) = token::read(token).ok_or(Error::UnknownKey)?;
+        let known = match self.keys.get(&id) {
+            Some(known) => known,
+            None => self.look_up(id).await?,
+        };
+        let digest = token::digest(&self.pepper, &secret);
+        if !bool::from(digest.as_slice().ct_eq(&known.digest)) {
+            return Err(Error::UnknownKey);
+        }
+        if !known.live {
+            return Err(Error::EndedKey);
+        }
+        if !known.active {
+            return Err(Error::Suspended);
+        }
+        Ok(known.who)
+    }
+
+    async fn look_up(&self, id: KeyId) -> Result<KnownKey, Error> {
+        let begun = Instant::now();
+        let mut tx = self.pools.system().await?;
+        let found = store::keys::find(&mut tx, id).await?;
+        tx.commit().await?;
+        let found = found.ok_or(Error::UnknownKey)?;
+        let known = KnownKey {
+            live: found.live,
+            active: TenantState::parse(&found.tenant_state)? == TenantState::Active,
+            who: Authenticated {
+                tenant: found.tenant(),
+                key: id,
+                name: found.name,
+                scopes: found.scopes,
+                rate: found.rate.unsigned_abs(),
+            },
+            digest: found.digest,
+        };
+        self.keys.put(id, known.clone(), begun);
+        Ok(known)
+    }
+
+    /// Makes a key; its secret is shown this once.
+    ///
+    /// # Errors
+    ///
+    /// If what is asked could never work, or the tenant has too many.
+    pub async fn create_key(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewKey,
+    ) -> Result<(Key, SecretString), Error> {
+        let new = new.check()?;
+        let mut tx = self.change(tenant).await?;
+        check_room("usable keys", store::keys::count(&mut tx).await?, MOST)?;
+        let (key, secret) = insert(&mut tx, &self.pepper, &new).await?;
+        store::audit::record(&mut tx, actor, "key.create", key.id).await?;
+        tx.commit().await?;
+        Ok((key, secret))
+    }
+
+    /// The tenant's keys, ended ones too, in the order in which they were made.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn keys(&self, tenant: TenantId) -> Result<Vec<Key>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let keys = store::keys::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(keys)
+    }
+
+    /// Ends a key: here at once, in other processes within 5 s.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such key.
+    pub async fn revoke_key(&self, tenant: TenantId, actor: Actor, id: KeyId) -> Result<(), Error> {
+        let mut tx = self.change(tenant).await?;
+        if !store::keys::revoke(&mut tx, id).await? {
+            return Err(Error::not_found("key", id));
+        }
+        store::audit::record(&mut tx, actor, "key.revoke", id).await?;
+        tx.commit().await?;
+        self.keys.forget(&id);
+        Ok(())
+    }
+}
+
+/// Stores a new key, and returns what its owner is given.
+pub(super) async fn insert(
+    tx: &mut TenantTx,
+    pepper: &SecretString,
+    new: &NewKey,
+) -> Result<(Key, SecretString), Error> {
+    let (id, secret) = (KeyId::generate(), token::generate());
+    let expires_at = match new.lifetime {
+        Some(life) => {
+            let life = SignedDuration::try_from(life);
+            let at = life.and_then(|life| Timestamp::now().checked_add(life));
+            Some(at.map_err(|error| Error::Invalid(format!("the key's lifetime: {error}")))?)
+        }
+        None => None,
+    };
+    let digest = token::digest(pepper, &secret);
+    let key = store::keys::insert(tx, id, &digest, new, expires_at).await?;
+    Ok((key, token::write(id, &secret)))
+}

@@ -1,0 +1,17 @@
+//! What the directory can do, a file for each kind of thing. Transactions begin and end here.
+
+mod accounts;
+mod agents;
+mod keys;
+mod providers;
+mod routing;
+mod tenants;
+
+pub(crate) use keys::KnownKey;
+
+use crate::Error;
+
+/// Refuses one more where there are as many as there may be.
+fn check_room(what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
+    if have >= limit { Err(Error::TooMany { what, limit }) } else { Ok(()) }
+}

@@ -1,0 +1,141 @@
+//! Providers: where models are, and which one an agent uses.
+
+use holdfast_types::{ModelId, TenantId};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::check_room;
+use crate::{
+    Actor, Agent, Directory, Error, ModelChoice, NewProvider, Provider, ProviderKind, Purpose,
+    provider::DEMO, store,
+};
+
+const MOST: i64 = 50;
+
+impl Directory {
+    /// The tenant's providers, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn providers(&self, tenant: TenantId) -> Result<Vec<Provider>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let providers = store::providers::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(providers)
+    }
+
+    /// Sets a provider up, or replaces what one is.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, the tenant has too many, or it would send a stored key to
+    /// another place than it was given for.
+    pub async fn put_provider(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewProvider,
+    ) -> Result<Provider, Error> {
+        let new = new.check()?;
+        let mut tx = self.change(tenant).await?;
+        let old = store::providers::get(&mut tx, &new.name).await?;
+        match &old {
+            None => check_room("providers", store::providers::count(&mut tx).await?, MOST)?,
+            Some(old) if old.has_key && new.api_key.is_none() && old.base_url != new.base_url => {
+                return Err(Error::Invalid(
+                    "the stored API key was given for another `base_url`: give the key again"
+                        .to_owned(),
+                ));
+            }
+            Some(_) => {}
+        }
+        if new.default_model.is_some() {
+            store::providers::clear_default_model(&mut tx).await?;
+        }
+        let sealed = match &new.api_key {
+            Some(key) => {
+                let data_key = self.data_key(&mut tx).await?;
+                let purpose = Purpose::ProviderKey(&new.name);
+                Some(data_key.seal(purpose, key.expose_secret().as_bytes())?)
+            }
+            None => None,
+        };
+        let provider = Provider {
+            has_key: sealed.is_some() || old.is_some_and(|old| old.has_key),
+            name: new.name,
+            kind: new.kind,
+            base_url: new.base_url,
+            default_model: new.default_model,
+        };
+        store::providers::put(&mut tx, &provider, sealed.as_deref()).await?;
+        store::audit::record(&mut tx, actor, "provider.put", &provider.name).await?;
+        tx.commit().await?;
+        Ok(provider)
+    }
+
+    /// Deletes a provider and its key.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name.
+    pub async fn delete_provider(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name: &str,
+    ) -> Result<(), Error> {
+        let mut tx = self.change(tenant).await?;
+        if !store::providers::delete(&mut tx, name).await? {
+            return Err(Error::not_found("provider", name));
+        }
+        store::audit::record(&mut tx, actor, "provider.delete", name).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The model that an agent uses: its own, else the tenant's default, else the built-in one.
+    ///
+    /// # Errors
+    ///
+    /// If its provider is not set up, or the provider's key cannot be unsealed.
+    pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let model = match &agent.model {
+            Some(model) => Some(model.clone()),
+            None => store::providers::default_model(&mut tx).await?,
+        };
+        let model = model.unwrap_or_else(|| format!("{DEMO}:{DEMO}"));
+        let model: ModelId = model.parse().map_err(|error: holdfast_types::InvalidModelId| {
+            Error::corrupt("model's name", error)
+        })?;
+        let provider = match store::providers::get(&mut tx, model.provider()).await? {
+            Some(provider) => provider,
+            None if model.provider() == DEMO => Provider {
+                name: DEMO.to_owned(),
+                kind: ProviderKind::Demo,
+                base_url: String::new(),
+                has_key: false,
+                default_model: None,
+            },
+            None => {
+                let provider = model.provider().to_owned();
+                return Err(Error::NoProvider { model: model.to_string(), provider });
+            }
+        };
+        let sealed = match provider.has_key {
+            true => store::providers::api_key(&mut tx, &provider.name).await?,
+            false => None,
+        };
+        let api_key = match sealed {
+            Some(sealed) => {
+                let data_key = self.data_key(&mut tx).await?;
+                let key = data_key.open(Purpose::ProviderKey(&provider.name), &sealed)?;
+                let key = String::from_utf8(key).map_err(|_| Error::Sealed("a provider's key"))?;
+                Some(SecretString::from(key))
+            }
+            None => None,
+        };
+        tx.commit().await?;
+        Ok(ModelChoice { model, kind: provider.kind, base_url: provider.base_url, api_key })
+    }
+}

@@ -1,0 +1,212 @@
+//! Bindings, rules and identities: who answers whom.
+
+use std::{sync::Arc, time::Instant};
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId};
+use uuid::Uuid;
+
+use super::check_room;
+use crate::{
+    Actor, Binding, Directory, Error, Identity, NewBinding, NewRule, Routing, Rule,
+    routing::{Wanted, channel},
+    store,
+};
+
+const MOST_BINDINGS: i64 = 1_000;
+const MOST_RULES: i64 = 200;
+const MOST_IDENTITIES: i64 = 5_000;
+
+impl Directory {
+    /// All that routing needs, as it was at one moment within the last second.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such tenant.
+    pub async fn routing(&self, tenant: TenantId) -> Result<Arc<Routing>, Error> {
+        if let Some(routing) = self.routings.get(&tenant) {
+            return Ok(routing);
+        }
+        let begun = Instant::now();
+        let mut tx = self.pools.tenant(tenant).await?;
+        store::tenants::one_moment(&mut tx).await?;
+        let routing = Routing::new(
+            store::agents::cards(&mut tx).await?,
+            store::bindings::all(&mut tx).await?,
+            store::rules::all(&mut tx).await?,
+            store::identities::all(&mut tx).await?,
+        )?;
+        tx.commit().await?;
+        let routing = Arc::new(routing);
+        self.routings.put(tenant, Arc::clone(&routing), begun);
+        Ok(routing)
+    }
+
+    /// The tenant's bindings, in the order in which they count.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn bindings(&self, tenant: TenantId) -> Result<Vec<Binding>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let bindings = store::bindings::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(bindings)
+    }
+
+    /// Makes a binding.
+    ///
+    /// # Errors
+    ///
+    /// If it could never match, its agent is not there, another matches the same, or the
+    /// tenant has too many.
+    pub async fn create_binding(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewBinding,
+    ) -> Result<Binding, Error> {
+        let new = new.check()?;
+        let mut tx = self.change(tenant).await?;
+        let agent = find_agent(&mut tx, &new.agent).await?;
+        let have = store::bindings::all(&mut tx).await?;
+        if let Some(like) = have.iter().find(|binding| new.is_like(binding)) {
+            return Err(Error::Conflict(format!(
+                "binding `{}` matches the same messages: delete it first",
+                like.id
+            )));
+        }
+        check_room("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MOST_BINDINGS)?;
+        let binding = store::bindings::insert(&mut tx, Uuid::now_v7(), &new, agent).await?;
+        store::audit::record(&mut tx, actor, "binding.create", binding.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(binding)
+    }
+
+    /// Deletes a binding.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that id.
+    pub async fn delete_binding(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        id: Uuid,
+    ) -> Result<(), Error> {
+        let mut tx = self.change(tenant).await?;
+        if !store::bindings::delete(&mut tx, id).await? {
+            return Err(Error::not_found("binding", id));
+        }
+        store::audit::record(&mut tx, actor, "binding.delete", id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(())
+    }
+
+    /// The tenant's rules, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn rules(&self, tenant: TenantId) -> Result<Vec<Rule>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rules = store::rules::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(rules)
+    }
+
+    /// Replaces all rules. If one is refused, none changes.
+    ///
+    /// # Errors
+    ///
+    /// If one could never match, names an agent that is not there, or there are too many.
+    pub async fn put_rules(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        rules: Vec<NewRule>,
+    ) -> Result<(), Error> {
+        let count = i64::try_from(rules.len()).unwrap_or(i64::MAX);
+        if count > MOST_RULES {
+            return Err(Error::TooMany { what: "rules", limit: MOST_RULES });
+        }
+        let rules: Vec<NewRule> =
+            rules.into_iter().map(NewRule::check).collect::<Result<_, _>>()?;
+        let mut tx = self.change(tenant).await?;
+        store::rules::delete_all(&mut tx).await?;
+        for (position, rule) in (0..).zip(&rules) {
+            let agent = find_agent(&mut tx, &rule.agent).await?;
+            store::rules::insert(&mut tx, position, rule, agent).await?;
+        }
+        store::audit::record(&mut tx, actor, "rules.put", count).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(())
+    }
+
+    /// What the tenant says about who is who.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn identities(&self, tenant: TenantId) -> Result<Vec<Identity>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let identities = store::identities::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(identities)
+    }
+
+    /// Says who a peer really is.
+    ///
+    /// # Errors
+    ///
+    /// If it could never match, or the tenant has too many.
+    pub async fn put_identity(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        identity: Identity,
+    ) -> Result<(), Error> {
+        let identity = identity.check()?;
+        let mut tx = self.change(tenant).await?;
+        check_room("identities", store::identities::count(&mut tx).await?, MOST_IDENTITIES)?;
+        store::identities::put(&mut tx, &identity).await?;
+        let subject = format!("{}:{}", identity.channel, identity.peer);
+        store::audit::record(&mut tx, actor, "identity.put", subject).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(())
+    }
+
+    /// Forgets who a peer really is.
+    ///
+    /// # Errors
+    ///
+    /// If nothing was said of it.
+    pub async fn delete_identity(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        on: &str,
+        peer: &str,
+    ) -> Result<(), Error> {
+        let (on, peer) = (channel(on)?, peer.trim());
+        let mut tx = self.change(tenant).await?;
+        if !store::identities::delete(&mut tx, &on, peer).await? {
+            return Err(Error::not_found("identity", format!("{on}:{peer}")));
+        }
+        let subject = format!("{on}:{peer}");
+        store::audit::record(&mut tx, actor, "identity.delete", subject).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(())
+    }
+}
+
+async fn find_agent(tx: &mut TenantTx, name_or_id: &str) -> Result<AgentId, Error> {
+    let missing = || Error::not_found("agent", name_or_id);
+    let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
+    Ok(store::agents::find(tx, &wanted).await?.ok_or_else(missing)?.id)
+}

@@ -1,0 +1,127 @@
+//! Tenants: who the customers are.
+
+use holdfast_types::{AgentId, TenantId};
+use secrecy::SecretString;
+
+use super::keys;
+use crate::{
+    Actor, Directory, Error, NewAgent, NewKey, Tenant, TenantChanges, key::FIRST, store,
+    tenant::check_name,
+};
+
+impl Directory {
+    /// Makes a tenant with an agent `main` and a first key, which is shown this once.
+    ///
+    /// # Errors
+    ///
+    /// If the name is none, or another's.
+    pub async fn create_tenant(
+        &self,
+        actor: Actor,
+        name: &str,
+    ) -> Result<(Tenant, SecretString), Error> {
+        check_name("tenant", name)?;
+        let tenant = TenantId::generate();
+        let data_key = self.seal.new_data_key(tenant).await?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        store::tenants::insert(&mut tx, name, &data_key).await.map_err(|error| {
+            if holdfast_pg::on_constraint("tenants_name_key", &error) {
+                Error::taken("a tenant", name)
+            } else {
+                error.into()
+            }
+        })?;
+        store::agents::insert(&mut tx, AgentId::generate(), &NewAgent::main()).await?;
+        let first = NewKey {
+            name: "first key".to_owned(),
+            scopes: FIRST.map(str::to_owned).to_vec(),
+            lifetime: None,
+        };
+        let (_, secret) = keys::insert(&mut tx, &self.pepper, &first).await?;
+        store::audit::record(&mut tx, actor, "tenant.create", tenant).await?;
+        let made = store::tenants::get(&mut tx).await?;
+        let made = made.ok_or_else(|| Error::not_found("tenant", tenant))?;
+        tx.commit().await?;
+        Ok((made, secret))
+    }
+
+    /// The tenant of that name, made if it is not there; its first key if it was made just now.
+    ///
+    /// Any number of processes may ask at once: one makes it.
+    ///
+    /// # Errors
+    ///
+    /// If the name is none.
+    pub async fn ensure_tenant(&self, name: &str) -> Result<(Tenant, Option<SecretString>), Error> {
+        match self.tenant(name).await {
+            Ok(tenant) => return Ok((tenant, None)),
+            Err(Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match self.create_tenant(Actor::Operator, name).await {
+            Ok((tenant, secret)) => Ok((tenant, Some(secret))),
+            // Somebody was faster; what refused us is committed.
+            Err(Error::Taken { .. }) => Ok((self.tenant(name).await?, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All tenants, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn tenants(&self) -> Result<Vec<Tenant>, Error> {
+        let mut tx = self.pools.system().await?;
+        let tenants = store::tenants::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(tenants)
+    }
+
+    /// The tenant of that name or id.
+    ///
+    /// # Errors
+    ///
+    /// If there is none.
+    pub async fn tenant(&self, name_or_id: &str) -> Result<Tenant, Error> {
+        let missing = || Error::not_found("tenant", name_or_id);
+        let id = match name_or_id.parse() {
+            Ok(id) => id,
+            Err(_) => {
+                let mut tx = self.pools.system().await?;
+                let found = store::tenants::by_name(&mut tx, name_or_id).await?;
+                tx.commit().await?;
+                found.ok_or_else(missing)?
+            }
+        };
+        let mut tx = self.pools.tenant(id).await?;
+        let tenant = store::tenants::get(&mut tx).await?;
+        tx.commit().await?;
+        tenant.ok_or_else(missing)
+    }
+
+    /// Changes a tenant. A suspended one's keys are refused within 5 s.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or the rate is 0.
+    pub async fn update_tenant(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        changes: TenantChanges,
+    ) -> Result<Tenant, Error> {
+        if changes.rate.is_some_and(|rate| rate == 0 || i32::try_from(rate).is_err()) {
+            return Err(Error::Invalid(format!(
+                "a tenant's rate is 1 to {} requests a minute: suspend it to allow none",
+                i32::MAX
+            )));
+        }
+        let mut tx = self.change(tenant).await?;
+        store::tenants::update(&mut tx, changes).await?;
+        store::audit::record(&mut tx, actor, "tenant.update", tenant).await?;
+        let changed = store::tenants::get(&mut tx).await?;
+        tx.commit().await?;
+        changed.ok_or_else(|| Error::not_found("tenant", tenant))
+    }
+}

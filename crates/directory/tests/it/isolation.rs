@@ -1,0 +1,186 @@
+//! No tenant sees, changes or meets another, even where all their names are the same.
+
+use holdfast_directory::{
+    Agent, Binding, Error, Identity, NewBinding, NewRule, OpenAccount, TenantChanges,
+};
+use holdfast_types::{Peer, PeerKind, TenantId};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use sqlx::AssertSqlSafe;
+
+use crate::world::{BY, World, account, agent, key, provider};
+
+/// What one tenant has; the names are the same for each, the contents are `mark`.
+struct Tenant {
+    id: TenantId,
+    mark: &'static str,
+    coach: Agent,
+    account: OpenAccount,
+    binding: Binding,
+}
+
+async fn tenant(world: &World, name: &str, mark: &'static str) -> Tenant {
+    let directory = &world.directory;
+    let (made, _) = world.tenant(name).await;
+    let id = made.id;
+    let mut new = agent("coach");
+    new.instructions = mark.into();
+    let coach = directory.create_agent(id, BY, new).await.unwrap();
+    directory.put_provider(id, BY, provider("openai", Some(mark), Some(mark))).await.unwrap();
+    let made = directory.create_account(id, BY, account("bot", mark)).await.unwrap();
+    let account = directory.account(id, made.id).await.unwrap();
+    let new = NewBinding {
+        channel: "telegram".into(),
+        peer: Some(Peer { kind: PeerKind::Direct, id: "7".into() }),
+        agent: "coach".into(),
+        ..NewBinding::default()
+    };
+    let binding = directory.create_binding(id, BY, new).await.unwrap();
+    let rule = NewRule { pattern: Some(mark.into()), agent: "coach".into(), ..NewRule::default() };
+    directory.put_rules(id, BY, vec![rule]).await.unwrap();
+    let identity =
+        Identity { channel: "telegram".into(), peer: "7".into(), canonical: mark.into() };
+    directory.put_identity(id, BY, identity).await.unwrap();
+    Tenant { id, mark, coach, account, binding }
+}
+
+/// All that a tenant can read is its own.
+async fn sees_its_own(world: &World, tenant: &Tenant) {
+    let directory = &world.again();
+    let (id, mark) = (tenant.id, tenant.mark);
+
+    assert_eq!(directory.tenant(&id.to_string()).await.unwrap().id, id);
+    assert_eq!(directory.keys(id).await.unwrap().len(), 1);
+    let names: Vec<String> =
+        directory.agents(id).await.unwrap().iter().map(|agent| agent.name.to_string()).collect();
+    assert_eq!(names, ["main", "coach"]);
+    assert_eq!(directory.agent(id, "coach").await.unwrap(), tenant.coach);
+    assert_eq!(directory.agent_by_id(id, tenant.coach.id).await.unwrap(), tenant.coach);
+    assert_eq!(directory.default_agent(id).await.unwrap().name.as_str(), "main");
+    let providers = directory.providers(id).await.unwrap();
+    assert_eq!(providers.len(), 1);
+    assert_eq!(providers[0].default_model, Some(format!("openai:{mark}")));
+    let model = directory.model(id, &tenant.coach).await.unwrap();
+    assert_eq!(model.model.id(), mark);
+    assert_eq!(model.api_key.unwrap().expose_secret(), mark);
+    let accounts = directory.accounts(id, None).await.unwrap();
+    assert_eq!(accounts, std::slice::from_ref(&tenant.account.account));
+    assert_eq!(directory.accounts(id, Some("telegram")).await.unwrap(), accounts);
+    assert_eq!(directory.accounts(id, Some("webhook")).await.unwrap(), []);
+    let opened = directory.account(id, tenant.account.account.id).await.unwrap();
+    assert_eq!(opened.secrets, json!({"token": mark}));
+    let owner = directory.find_account(tenant.account.account.id).await.unwrap();
+    assert_eq!(owner, Some(id));
+    assert_eq!(directory.bindings(id).await.unwrap(), std::slice::from_ref(&tenant.binding));
+    let rules = directory.rules(id).await.unwrap();
+    assert_eq!(rules.len(), 1);
+    assert!(rules[0].pattern.as_ref().unwrap().is_in(mark));
+    assert_eq!(directory.identities(id).await.unwrap().len(), 1);
+    assert_eq!(directory.identities(id).await.unwrap()[0].canonical, mark);
+    let routing = directory.routing(id).await.unwrap();
+    assert_eq!(routing.agents().len(), 2);
+    assert_eq!(routing.bindings(), std::slice::from_ref(&tenant.binding));
+    assert_eq!(routing.rules().len(), 1);
+    assert_eq!(routing.canonical("telegram", "7"), Some(mark));
+    assert_eq!(routing.agent("coach").unwrap().id, tenant.coach.id);
+}
+
+fn missing<T: std::fmt::Debug>(answer: Result<T, Error>) {
+    assert!(matches!(answer, Err(Error::NotFound { .. })), "{answer:?}");
+}
+
+#[tokio::test]
+async fn two_tenants_with_the_same_names_see_and_change_only_their_own() {
+    let world = World::new().await;
+    let ours = tenant(&world, "ours", "our-mark").await;
+    let theirs = tenant(&world, "theirs", "their-mark").await;
+    let directory = &world.directory;
+    sees_its_own(&world, &ours).await;
+    sees_its_own(&world, &theirs).await;
+
+    // By id nothing of theirs is there for us.
+    let (us, their_agent) = (ours.id, theirs.coach.id.to_string());
+    let their_account = theirs.account.account.id;
+    let their_key = directory.keys(theirs.id).await.unwrap()[0].id;
+    missing(directory.agent(us, &their_agent).await);
+    missing(directory.agent_by_id(us, theirs.coach.id).await);
+    missing(directory.account(us, their_account).await);
+    missing(directory.update_agent(us, BY, &their_agent, agent("stolen")).await);
+    missing(directory.delete_agent(us, BY, &their_agent).await);
+    missing(directory.revoke_key(us, BY, their_key).await);
+    missing(directory.update_account(us, BY, their_account, account("bot", "1:x")).await);
+    missing(directory.delete_account(us, BY, their_account).await);
+    missing(directory.delete_binding(us, BY, theirs.binding.id).await);
+    let bound =
+        NewBinding { channel: "x".into(), agent: their_agent.clone(), ..NewBinding::default() };
+    missing(directory.create_binding(us, BY, bound).await);
+    let ruled = NewRule { agent: their_agent, ..NewRule::default() };
+    missing(directory.put_rules(us, BY, vec![ruled]).await);
+
+    // What we change and delete by the names that both use is ours.
+    let changes = TenantChanges { rate: Some(1), state: None };
+    directory.update_tenant(us, BY, changes).await.unwrap();
+    directory.create_key(us, BY, key(&["chat"])).await.unwrap();
+    let mut new = agent("coach");
+    new.is_default = true;
+    directory.update_agent(us, BY, "coach", new).await.unwrap();
+    directory.delete_agent(us, BY, "main").await.unwrap();
+    directory.put_provider(us, BY, provider("other", None, Some("other"))).await.unwrap();
+    directory.delete_provider(us, BY, "openai").await.unwrap();
+    directory.put_rules(us, BY, Vec::new()).await.unwrap();
+    directory.delete_identity(us, BY, "telegram", "7").await.unwrap();
+    directory.delete_binding(us, BY, ours.binding.id).await.unwrap();
+    directory.delete_account(us, BY, ours.account.account.id).await.unwrap();
+    sees_its_own(&world, &theirs).await;
+
+    // Who asks for all accounts gets each with its own tenant.
+    let all = directory.all_accounts("telegram").await.unwrap();
+    assert_eq!(all, [(theirs.id, their_account, 1)]);
+}
+
+#[tokio::test]
+async fn a_query_that_forgets_the_tenant_still_sees_only_one() {
+    let world = World::new().await;
+    let ours = tenant(&world, "ours", "our-mark").await;
+    let theirs = tenant(&world, "theirs", "their-mark").await;
+
+    for table in [
+        "tenants",
+        "keys",
+        "agents",
+        "providers",
+        "accounts",
+        "bindings",
+        "rules",
+        "identities",
+        "audit",
+    ] {
+        let sql = format!("select distinct tenant_id from control.{table}");
+        for tenant in [&ours, &theirs] {
+            let mut tx = world.pools.tenant(tenant.id).await.unwrap();
+            let seen: Vec<uuid::Uuid> =
+                sqlx::query_scalar(AssertSqlSafe(sql.clone())).fetch_all(tx.conn()).await.unwrap();
+            assert_eq!(seen, [tenant.id.as_uuid()], "{table}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_secret_is_granted_to_who_sees_all_tenants() {
+    let world = World::new().await;
+    tenant(&world, "ours", "our-mark").await;
+
+    for sql in [
+        "select data_key from control.tenants",
+        "select digest from control.keys",
+        "select instructions from control.agents",
+        "select api_key from control.providers",
+        "select secrets from control.accounts",
+        "select settings from control.accounts",
+        "update control.tenants set state = 'suspended'",
+    ] {
+        let mut tx = world.pools.system().await.unwrap();
+        let refused = sqlx::query(AssertSqlSafe(sql)).execute(tx.conn()).await.unwrap_err();
+        assert!(refused.to_string().contains("permission denied"), "{sql}: {refused}");
+    }
+}

@@ -1,0 +1,141 @@
+//! A key counts for its tenant, for its scopes, for its time, and nothing less than all of it does.
+
+use std::time::Duration;
+
+use holdfast_directory::{Error, NewKey, TenantChanges, TenantState};
+use holdfast_types::{Fault as _, Kind};
+use secrecy::ExposeSecret as _;
+
+use crate::world::{BY, World, key};
+
+#[tokio::test]
+async fn a_new_key_speaks_for_its_tenant_with_its_scopes() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+
+    let (made, secret) =
+        world.directory.create_key(tenant.id, BY, key(&["read", "chat"])).await.unwrap();
+    let who = world.directory.authenticate(secret.expose_secret()).await.unwrap();
+
+    assert_eq!((who.tenant, who.key, who.name.as_str()), (tenant.id, made.id, "ci"));
+    assert_eq!(who.scopes, ["chat", "read"]);
+    assert_eq!(who.rate, tenant.rate);
+}
+
+#[tokio::test]
+async fn a_key_with_another_secret_or_another_id_is_not_known() {
+    let world = World::new().await;
+    let (_, ours) = world.tenant("acme").await;
+    let (_, theirs) = world.tenant("other").await;
+    let (our_id, our_secret) = ours.split_at(36);
+    let (their_id, their_secret) = theirs.split_at(36);
+
+    for text in [
+        format!("{our_id}{their_secret}"),
+        format!("{their_id}{our_secret}"),
+        format!("hf_{}_{our_secret}", "0".repeat(32)),
+        String::new(),
+        "hf_".to_owned(),
+        ours.replace("hf_", "sk_"),
+        ours[..ours.len() - 1].to_owned(),
+    ] {
+        let refused = world.directory.authenticate(&text).await.unwrap_err();
+        assert!(matches!(refused, Error::UnknownKey), "{text}: {refused}");
+        assert_eq!(refused.kind(), Kind::Unauthenticated);
+    }
+    assert!(world.directory.authenticate(&ours).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_wrong_secret_does_not_make_a_revoked_key_known() {
+    let world = World::new().await;
+    let (tenant, ours) = world.tenant("acme").await;
+    let id = world.directory.keys(tenant.id).await.unwrap()[0].id;
+    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
+    let wrong = format!("{}{}", &ours[..36], &world.tenant("other").await.1[36..]);
+
+    assert!(matches!(world.directory.authenticate(&ours).await, Err(Error::EndedKey)));
+    assert!(matches!(world.directory.authenticate(&wrong).await, Err(Error::UnknownKey)));
+}
+
+#[tokio::test]
+async fn a_revoked_key_ends_here_at_once_and_elsewhere_within_five_seconds() {
+    let world = World::new().await;
+    let elsewhere = world.again();
+    let (tenant, text) = world.tenant("acme").await;
+    let id = world.directory.keys(tenant.id).await.unwrap()[0].id;
+    world.directory.authenticate(&text).await.unwrap();
+    elsewhere.authenticate(&text).await.unwrap();
+
+    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
+    let revoked_at = world.directory.keys(tenant.id).await.unwrap()[0].revoked_at;
+
+    assert!(matches!(world.directory.authenticate(&text).await, Err(Error::EndedKey)));
+    tokio::time::sleep(Duration::from_millis(5_050)).await;
+    assert!(matches!(elsewhere.authenticate(&text).await, Err(Error::EndedKey)));
+    // Once more changes nothing.
+    world.directory.revoke_key(tenant.id, BY, id).await.unwrap();
+    assert_eq!(world.directory.keys(tenant.id).await.unwrap()[0].revoked_at, revoked_at);
+}
+
+#[tokio::test]
+async fn a_key_ends_when_its_time_is_over() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let new = NewKey { lifetime: Some(Duration::from_secs(60)), ..key(&["chat"]) };
+    let (made, secret) = world.directory.create_key(tenant.id, BY, new).await.unwrap();
+    world.directory.authenticate(secret.expose_secret()).await.unwrap();
+
+    sqlx::query(
+        "update control.keys set expires_at = now() - interval '1 second' where key_id = $1",
+    )
+    .bind(made.id.as_uuid())
+    .execute(&mut world.admin().await)
+    .await
+    .unwrap();
+
+    let refused = world.again().authenticate(secret.expose_secret()).await;
+    assert!(matches!(refused, Err(Error::EndedKey)), "{refused:?}");
+    assert!(made.expires_at.unwrap() > made.created_at);
+}
+
+#[tokio::test]
+async fn a_suspended_tenants_keys_are_refused_until_it_is_active_again() {
+    let world = World::new().await;
+    let (tenant, text) = world.tenant("acme").await;
+    let set = async |state| {
+        let changes = TenantChanges { state: Some(state), rate: None };
+        world.directory.update_tenant(tenant.id, BY, changes).await.unwrap()
+    };
+
+    set(TenantState::Suspended).await;
+    let refused = world.again().authenticate(&text).await.unwrap_err();
+    set(TenantState::Active).await;
+
+    assert!(matches!(refused, Error::Suspended));
+    assert_eq!(refused.kind(), Kind::Forbidden);
+    assert!(world.again().authenticate(&text).await.is_ok());
+}
+
+#[tokio::test]
+async fn another_pepper_knows_no_key() {
+    let world = World::new().await;
+    let (_, text) = world.tenant("acme").await;
+    let peppered = world.with_another_pepper();
+
+    assert!(matches!(peppered.authenticate(&text).await, Err(Error::UnknownKey)));
+}
+
+#[tokio::test]
+async fn what_is_stored_of_a_key_is_not_its_secret() {
+    let world = World::new().await;
+    let (_, text) = world.tenant("acme").await;
+
+    let row: String =
+        sqlx::query_scalar("select encode(digest, 'escape') || keys::text from control.keys")
+            .fetch_one(&mut world.admin().await)
+            .await
+            .unwrap();
+
+    assert!(!row.contains(&text[36..]));
+}

@@ -1,0 +1,146 @@
+//! What is said about routing is one snapshot, current within a second.
+
+use std::time::Duration;
+
+use holdfast_directory::{Error, Identity, NewAgent, NewBinding, NewRule};
+use holdfast_types::{Peer, PeerKind};
+
+use crate::world::{BY, World, agent};
+
+fn binding(peer: &str, agent: &str) -> NewBinding {
+    NewBinding {
+        channel: "Telegram".into(),
+        peer: Some(Peer { kind: PeerKind::Direct, id: peer.into() }),
+        agent: agent.into(),
+        ..NewBinding::default()
+    }
+}
+
+fn rule(pattern: &str, agent: &str) -> NewRule {
+    NewRule { pattern: Some(pattern.into()), agent: agent.into(), ..NewRule::default() }
+}
+
+#[tokio::test]
+async fn a_snapshot_holds_all_of_it_and_is_renewed() {
+    let world = World::new().await;
+    let elsewhere = world.again();
+    let (tenant, _) = world.tenant("acme").await;
+    let coach = world.agent(tenant.id, "coach").await;
+    assert_eq!(elsewhere.routing(tenant.id).await.unwrap().bindings(), []);
+
+    let made = world.directory.create_binding(tenant.id, BY, binding("7", "coach")).await.unwrap();
+    let rules = vec![rule("exam", "coach"), rule("", "main")];
+    world.directory.put_rules(tenant.id, BY, rules).await.unwrap();
+    let identity =
+        Identity { channel: "Telegram".into(), peer: "7".into(), canonical: "ann".into() };
+    world.directory.put_identity(tenant.id, BY, identity).await.unwrap();
+
+    let here = world.directory.routing(tenant.id).await.unwrap();
+    assert_eq!(here.bindings(), std::slice::from_ref(&made));
+    assert_eq!((made.channel.as_str(), made.agent), ("telegram", coach.id));
+    let patterns: Vec<_> =
+        here.rules().iter().map(|rule| rule.pattern.as_ref().map(|p| p.as_str())).collect();
+    assert_eq!(patterns, [Some("exam"), None]);
+    assert_eq!(here.canonical("telegram", "7"), Some("ann"));
+    assert_eq!(here.agent("coach").unwrap().id, coach.id);
+    assert_eq!(here.default_agent().name.as_str(), "main");
+    tokio::time::sleep(Duration::from_millis(1_050)).await;
+    assert_eq!(elsewhere.routing(tenant.id).await.unwrap().bindings(), [made]);
+}
+
+#[tokio::test]
+async fn rules_that_are_refused_leave_the_old_ones() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let put = async |rules| world.directory.put_rules(tenant.id, BY, rules).await;
+    put(vec![rule("exam", "main")]).await.unwrap();
+
+    for wrong in [rule("(", "main"), rule("x", "nobody")] {
+        assert!(put(vec![rule("y", "main"), wrong]).await.is_err());
+    }
+    assert!(matches!(put(vec![rule("x", "main"); 201]).await, Err(Error::TooMany { .. })));
+
+    let rules = world.directory.rules(tenant.id).await.unwrap();
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].pattern.as_ref().unwrap().as_str(), "exam");
+}
+
+#[tokio::test]
+async fn tools_of_a_rule_are_its_own_none_or_those_of_the_agent() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let given = [None, Some(Vec::new()), Some(vec!["web_search".to_owned()])];
+    let rules = given.clone().map(|tools| NewRule { tools, ..rule("x", "main") });
+
+    world.directory.put_rules(tenant.id, BY, rules.into()).await.unwrap();
+
+    let kept: Vec<_> = world
+        .directory
+        .rules(tenant.id)
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|rule| rule.tools)
+        .collect();
+    assert_eq!(kept, given);
+}
+
+#[tokio::test]
+async fn two_bindings_for_the_same_messages_are_refused() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let create = async |new| world.directory.create_binding(tenant.id, BY, new).await;
+    let first = create(binding("7", "main")).await.unwrap();
+
+    let again = create(binding("7", "main")).await;
+
+    assert!(matches!(again, Err(Error::Conflict(_))), "{again:?}");
+    assert!(create(binding("8", "main")).await.is_ok());
+    assert!(matches!(create(binding("9", "nobody")).await, Err(Error::NotFound { .. })));
+    world.directory.delete_binding(tenant.id, BY, first.id).await.unwrap();
+    assert!(create(binding("7", "main")).await.is_ok());
+}
+
+#[tokio::test]
+async fn there_is_always_one_default_agent() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let default = async || world.directory.default_agent(tenant.id).await.unwrap().name.to_string();
+    let flagged = || NewAgent { is_default: true, ..agent("boss") };
+
+    assert!(matches!(
+        world.directory.delete_agent(tenant.id, BY, "main").await,
+        Err(Error::Conflict(_))
+    ));
+    world.directory.create_agent(tenant.id, BY, flagged()).await.unwrap();
+    assert_eq!(default().await, "boss");
+    world.directory.create_binding(tenant.id, BY, binding("7", "main")).await.unwrap();
+    world.directory.delete_agent(tenant.id, BY, "main").await.unwrap();
+
+    let routing = world.directory.routing(tenant.id).await.unwrap();
+    let bound = routing.bindings()[0].agent;
+    assert_eq!(routing.agent_or_default(bound).name.as_str(), "boss");
+    // Without a flag it is the first.
+    world.directory.update_agent(tenant.id, BY, "boss", agent("boss")).await.unwrap();
+    assert_eq!(default().await, "boss");
+    assert!(world.directory.delete_agent(tenant.id, BY, "boss").await.is_err());
+}
+
+#[tokio::test]
+async fn an_agent_that_changes_gets_a_new_version_and_keeps_its_id() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let old = world.agent(tenant.id, "coach").await;
+    world.agent(tenant.id, "taken").await;
+    let new = NewAgent { instructions: "Be strict.".into(), ..agent("trainer") };
+
+    let update = async |new| world.directory.update_agent(tenant.id, BY, "coach", new).await;
+    let taken = update(agent("taken")).await;
+    let changed = update(new).await.unwrap();
+
+    assert!(matches!(taken, Err(Error::Taken { .. })), "{taken:?}");
+    assert_eq!((changed.id, changed.version), (old.id, old.version + 1));
+    assert_eq!(world.directory.agent(tenant.id, "trainer").await.unwrap(), changed);
+    assert_eq!(world.directory.agent_by_id(tenant.id, old.id).await.unwrap(), changed);
+    assert!(world.directory.agent(tenant.id, "coach").await.is_err());
+}

@@ -1,0 +1,135 @@
+//! A directory over a database of its own.
+
+use std::{fmt::Write as _, fs, path::Path};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_directory::{
+    Account, Actor, Agent, Directory, NewAccount, NewAgent, NewKey, NewProvider, ProviderKind,
+    Seal, Tenant,
+};
+use holdfast_pg::{Config, Pools};
+use holdfast_testkit::Database;
+use holdfast_types::{AgentName, TenantId};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use sqlx::{Connection as _, PgConnection};
+
+pub const BY: Actor = Actor::Operator;
+
+pub struct World {
+    pub directory: Directory,
+    pub pools: Pools,
+    database: Database,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let database = Database::create_from(&schema(), async |url| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+        let config = Config { url: database.url().into(), pool_size: 8, ..Config::default() };
+        let pools = Pools::lazy(&config, "test").unwrap();
+        let directory = Self::over(&pools, 1, "pepper");
+        Self { directory, pools, database }
+    }
+
+    /// Another process's directory over the same database; nothing is remembered yet.
+    pub fn again(&self) -> Directory {
+        Self::over(&self.pools, 1, "pepper")
+    }
+
+    /// A directory whose pepper is another.
+    pub fn with_another_pepper(&self) -> Directory {
+        Self::over(&self.pools, 1, "other")
+    }
+
+    /// A directory whose key-encryption key is another.
+    pub fn with_another_kek(&self) -> Directory {
+        Self::over(&self.pools, 2, "pepper")
+    }
+
+    fn over(pools: &Pools, kek: u8, pepper: &str) -> Directory {
+        let seal = Seal::new(&STANDARD.encode([kek; 32]).into()).unwrap();
+        Directory::new(pools.clone(), seal, pepper.into())
+    }
+
+    /// A tenant, and the text of its first key.
+    pub async fn tenant(&self, name: &str) -> (Tenant, String) {
+        let (tenant, secret) = self.directory.create_tenant(BY, name).await.unwrap();
+        (tenant, secret.expose_secret().to_owned())
+    }
+
+    /// As the schema's owner, whom no row-level security stops.
+    pub async fn admin(&self) -> PgConnection {
+        PgConnection::connect(&self.database.admin_url()).await.unwrap()
+    }
+
+    /// Actions and subjects of a tenant's audit log, in order.
+    pub async fn audit(&self, tenant: TenantId) -> Vec<(String, String, String)> {
+        sqlx::query_as(
+            "select actor, action, subject from control.audit where tenant_id = $1 \
+             order by created_at, audit_id",
+        )
+        .bind(tenant.as_uuid())
+        .fetch_all(&mut self.admin().await)
+        .await
+        .unwrap()
+    }
+
+    pub async fn agent(&self, tenant: TenantId, name: &str) -> Agent {
+        self.directory.create_agent(tenant, BY, agent(name)).await.unwrap()
+    }
+
+    pub async fn account(&self, tenant: TenantId, name: &str, token: &str) -> Account {
+        self.directory.create_account(tenant, BY, account(name, token)).await.unwrap()
+    }
+}
+
+/// A name that changes with the migrations.
+fn schema() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
+    let mut files: Vec<_> =
+        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let mut hash = Sha256::new();
+    for file in files {
+        hash.update(fs::read(file).unwrap());
+    }
+    hash.finalize().iter().take(12).fold("schema_".to_owned(), |mut name, byte| {
+        write!(name, "{byte:02x}").unwrap();
+        name
+    })
+}
+
+pub fn agent(name: &str) -> NewAgent {
+    NewAgent { name: AgentName::new(name), ..NewAgent::default() }
+}
+
+pub fn account(name: &str, token: &str) -> NewAccount {
+    NewAccount {
+        channel: "telegram".into(),
+        name: name.into(),
+        enabled: true,
+        settings: json!({"allow": ["7"]}),
+        secrets: Some(json!({"token": token})),
+    }
+}
+
+pub fn provider(name: &str, key: Option<&str>, model: Option<&str>) -> NewProvider {
+    NewProvider {
+        name: name.into(),
+        kind: ProviderKind::OpenAi,
+        base_url: "https://models.example/v1".into(),
+        api_key: key.map(Into::into),
+        default_model: model.map(str::to_owned),
+    }
+}
+
+pub fn key(scopes: &[&str]) -> NewKey {
+    let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+    NewKey { name: "ci".into(), scopes, lifetime: None }
+}

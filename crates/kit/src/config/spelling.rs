@@ -1,0 +1,60 @@
+//! What may have been meant by a name that nobody knows.
+
+/// What may have been meant, as the end of a sentence.
+pub(super) fn near(given: &str, known: &[&str]) -> String {
+    match known.iter().filter(|name| is_near(given, name)).min_by_key(|name| edits(given, name)) {
+        Some(name) => format!("; did you mean `{name}`?"),
+        None => format!("; there are {}", any_of(known).replace(" or ", " and ")),
+    }
+}
+
+/// The names as a choice: `a`, `b` or `c`.
+pub(super) fn any_of(names: &[&str]) -> String {
+    let mut names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Whether one is a slip of the other: an edit for every three letters.
+pub(super) fn is_near(given: &str, name: &str) -> bool {
+    edits(given, name) <= name.len() / 3
+}
+
+/// Levenshtein's distance.
+fn edits(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, to) in b.chars().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[b.chars().count()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_near_and_another_word_is_not() {
+        assert_eq!(near("gatewy", &["database", "gateway"]), "; did you mean `gateway`?");
+        assert_eq!(near("weather", &["nats", "mesh"]), "; there are `mesh` and `nats`");
+        assert!(is_near("nats", "nats") && !is_near("name", "nats"));
+    }
+
+    #[test]
+    fn an_edit_is_a_letter_added_left_out_or_changed() {
+        for (a, b, n) in [("", "abc", 3), ("abc", "abc", 0), ("abc", "axc", 1), ("kit", "ktis", 2)]
+        {
+            assert_eq!((edits(a, b), edits(b, a)), (n, n), "{a} {b}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! A reply goes out in order; what a crash hid is asked again with its key, or flagged, as its
+//! channel allows.
+
+use std::time::Duration;
+
+use holdfast_session::{Append, NewDelivery, Sent};
+use holdfast_types::{DeliveryClass, DeliveryId, RunId, RunnerId};
+
+use crate::world::World;
+
+async fn replies(world: &World, texts: &[&str]) -> anyhow::Result<holdfast_types::TenantId> {
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let deliveries = texts
+        .iter()
+        .map(|text| NewDelivery {
+            target: ada.target(),
+            text: (*text).to_owned(),
+            id: DeliveryId::generate(),
+        })
+        .collect();
+    let append = Append { run: Some(RunId::generate()), deliveries, ..Append::default() };
+    world.sessions.append(&claim, append).await?;
+    Ok(ada.id)
+}
+
+async fn lose(world: &World) -> anyhow::Result<()> {
+    world
+        .admin("update session.deliveries set lease_until = clock_timestamp() - interval '1 s' where state = 'sending'")
+        .await?;
+    Ok(())
+}
+
+fn yes() -> Sent {
+    Sent::Yes { platform_id: "m1".into() }
+}
+
+#[tokio::test]
+async fn replies_and_their_parts_go_out_one_after_the_other() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    replies(&world, &["a b", "c"]).await?;
+    let claim =
+        async || world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, bridge, 10).await;
+
+    let mut said = Vec::new();
+    loop {
+        let due = claim().await?;
+        let [delivery] = due.as_slice() else { break };
+        assert!(claim().await?.is_empty());
+        let mut text = delivery.text.clone();
+        if !delivery.split {
+            let parts: Vec<String> = text.split(' ').map(str::to_owned).collect();
+            world.sessions.split(delivery, bridge, &parts).await?;
+            text.clone_from(&parts[0]);
+        }
+        said.push(text);
+        world.sessions.settle(delivery, bridge, yes()).await?;
+    }
+
+    assert_eq!(said, ["a", "b", "c"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_being_sent_when_its_bridge_died_is_unknown_on_a_plain_channel()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+    let tenant = replies(&world, &["a"]).await?;
+    let sending =
+        world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, lost, 10).await?;
+    lose(&world).await?;
+
+    let again = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, next, 10).await?;
+    assert!(again.is_empty());
+    let state = async || -> anyhow::Result<String> {
+        Ok(world.sessions.deliveries(tenant, None, 10).await?[0].state.clone())
+    };
+    assert_eq!(state().await?, "unknown");
+
+    // The bridge was only slow: it knows better.
+    world.sessions.settle(&sending[0], lost, yes()).await?;
+    assert_eq!(state().await?, "sent");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_same_is_sent_again_with_its_key_on_a_keyed_channel() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+    replies(&world, &["a"]).await?;
+    let first = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    lose(&world).await?;
+
+    let again = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, next, 10).await?;
+
+    assert_eq!((again[0].id, again[0].ambiguous, again[0].attempt), (first[0].id, true, 2));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bridge_that_lost_a_delivery_cannot_settle_it_otherwise() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+    let tenant = replies(&world, &["a"]).await?;
+    let stale = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, lost, 10).await?;
+    lose(&world).await?;
+    let owned = world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, next, 10).await?;
+
+    let refused = Sent::Refused { reason: "no".into() };
+    world.sessions.settle(&stale[0], lost, refused).await?;
+    assert!(world.sessions.split(&stale[0], lost, &["x".into()]).await.unwrap_err().is_fenced());
+    world.sessions.settle(&owned[0], next, yes()).await?;
+
+    assert_eq!(world.sessions.deliveries(tenant, None, 10).await?[0].state, "sent");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_surely_was_not_sent_is_tried_again_later() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    replies(&world, &["a"]).await?;
+    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+
+    let again = Sent::Again { after: Duration::from_secs(60), reason: "busy".into() };
+    world.sessions.settle(&due[0], bridge, again).await?;
+
+    let none = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    assert!(none.is_empty());
+    world.admin("update session.deliveries set next_at = clock_timestamp()").await?;
+    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    assert_eq!((due.len(), due[0].ambiguous), (1, false));
+    Ok(())
+}
+
+#[tokio::test]
+async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    let tenant = replies(&world, &["a"]).await?;
+    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    assert!(world.sessions.resend(tenant, due[0].id).await.is_err());
+
+    world.sessions.settle(&due[0], bridge, Sent::Unknown { reason: "?".into() }).await?;
+    assert_eq!(world.sessions.resend(tenant, due[0].id).await?, "webhook");
+
+    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    assert_eq!(due.len(), 1);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! What is old is forgotten, except that it has been; events go out once each.
+
+use std::time::Duration;
+
+use holdfast_session::{Error, Retention};
+
+use crate::world::World;
+
+fn at_once() -> Retention {
+    Retention { inbox: Duration::ZERO, runs: Duration::ZERO, ..Retention::default() }
+}
+
+#[tokio::test]
+async fn a_pruned_message_is_still_known_when_it_comes_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let first = ada.say("s", "k1", "hello").await?;
+    world.answer(&world.claim_one().await?, "hi").await?;
+    // The pruning reads the list of tenants.
+    world
+        .admin(&format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
+            ada.id.as_uuid()
+        ))
+        .await?;
+
+    world.sessions.prune(&at_once()).await?;
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
+    let again = ada.say("s", "k1", "hello").await?;
+    let other = ada.say("s", "k1", "another").await;
+
+    assert_eq!((again.message, again.duplicate), (first.message, true));
+    assert!(matches!(other, Err(Error::RequestReused(_))));
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone_with_all_that_was_said() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let sent = ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    world.sessions.delete(ada.id, sent.session).await?;
+
+    assert!(world.answer(&claim, "too late").await.unwrap_err().is_fenced());
+    for table in ["sessions", "session_lease", "inbox", "entries", "runs", "deliveries"] {
+        let rows = world.number(&format!("select count(*) from session.{table}")).await?;
+        assert_eq!(rows, 0, "{table}");
+    }
+    assert_eq!(world.number("select in_flight::bigint from session.tenant_queue").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_that_was_not_published_stays() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..3 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+
+    let mut names = Vec::new();
+    let published = world
+        .sessions
+        .relay(10, async |event| {
+            names.push(event.name.clone());
+            names.len() < 3
+        })
+        .await?;
+
+    assert_eq!(published, 2);
+    assert_eq!(names, ["RunFinished"; 3]);
+    assert_eq!(world.number("select count(*) from session.events").await?, 1);
+    Ok(())
+}

@@ -1,0 +1,12 @@
+//! The session protocol's promises, each on a real Postgres of its own.
+
+mod claiming;
+mod delivering;
+mod holding;
+mod ingesting;
+mod isolation;
+mod keeping;
+mod sweeping;
+mod turning;
+mod waiting;
+mod world;

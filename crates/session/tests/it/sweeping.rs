@@ -1,0 +1,152 @@
+//! Nothing stays where a crash left it, and a poison message leaves.
+
+use holdfast_session::{ATTEMPTS, Outcome};
+use holdfast_types::Wait;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn an_orphan_is_ready_at_once_the_first_time_and_backed_off_after() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+
+    world.claim_one().await?;
+    world.lapse().await?;
+    assert_eq!(world.sessions.sweep().await?.orphaned, 1);
+    world.claim_one().await?;
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+
+    assert!(world.claim().await?.is_empty());
+    let due = world.sessions.next_ready().await?.unwrap();
+    assert!((200..=400).contains(&due.as_millis()), "{due:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut poison = ada.message("s", "k1", "poison");
+    poison.target = Some(ada.target());
+    let poison = world.sessions.ingest(ada.id, poison).await?;
+    let next = ada.say("s", "k2", "fine").await?;
+
+    for _ in 0..ATTEMPTS {
+        world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+        world.claim_one().await?;
+        world.lapse().await?;
+        world.sessions.sweep().await?;
+    }
+
+    let answer = world.sessions.answer(ada.id, poison.message).await?;
+    assert_eq!(answer.outcome, Some(Outcome::Dead));
+    assert!(answer.reason.unwrap().contains("5 attempts"));
+    assert_eq!(world.sessions.deliveries(ada.id, None, 10).await?.len(), 1);
+
+    let claim = world.claim_one().await?;
+    assert_eq!(claim.attempts, 1);
+    world.answer(&claim, "hi").await?;
+    let answer = world.sessions.answer(ada.id, next.message).await?;
+    assert_eq!(answer.outcome, Some(Outcome::Completed));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_listed_and_requeued_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let poison = ada.say("s", "k1", "poison").await?;
+    for _ in 0..ATTEMPTS {
+        world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+        world.claim_one().await?;
+        world.lapse().await?;
+        world.sessions.sweep().await?;
+    }
+
+    let letters = world.sessions.dead_letters(ada.id, 10).await?;
+    let first = world.sessions.requeue(ada.id, poison.message).await?;
+    let again = world.sessions.requeue(ada.id, poison.message).await?;
+
+    assert_eq!((letters.len(), letters[0].body.text.as_str()), (1, "poison"));
+    assert_eq!((first.message, again.duplicate), (again.message, true));
+    world.answer(&world.claim_one().await?, "better now").await?;
+    let answer = world.sessions.answer(ada.id, first.message).await?;
+    assert_eq!(answer.text, "better now");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_past_its_deadline_is_ready_and_told_what_it_waited_for() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let wait = Wait::Message {
+        filter: holdfast_types::Filter { contains: Some("yes".into()), ..Default::default() },
+        deadline_ms: Some(60_000),
+        note: String::new(),
+    };
+    let claim = world.claim_one().await?;
+    world.finish(&claim, vec![1], "sure?", wait.clone()).await?;
+    assert!(world.claim().await?.is_empty());
+
+    world.admin("update session.session_lease set wait_until = clock_timestamp()").await?;
+    assert_eq!(world.sessions.sweep().await?.overdue, 1);
+
+    let claim = world.claim_one().await?;
+    assert_eq!(world.sessions.load(&claim, 10).await?.wait, wait);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..10 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    for claim in world.claim().await? {
+        world.answer(&claim, "hi").await?;
+    }
+    world.sessions.relay(100, async |_| true).await?;
+    let before = versions(&world).await?;
+
+    for _ in 0..20 {
+        assert!(world.claim().await?.is_empty());
+        assert!(!world.sessions.sweep().await?.wakes());
+        world.sessions.relay(100, async |_| true).await?;
+        world.sessions.gauges().await?;
+        world.sessions.next_ready().await?;
+    }
+
+    assert_eq!(versions(&world).await?, before);
+    ada.say("s1", "one more", "hello").await?;
+    assert_ne!(versions(&world).await?, before);
+    Ok(())
+}
+
+/// A number for each table that changes with every version and every lock of any of its rows.
+async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
+    let tables = [
+        "sessions",
+        "session_lease",
+        "inbox",
+        "entries",
+        "runs",
+        "deliveries",
+        "events",
+        "tenant_queue",
+        "workspace_lease",
+        "tombstones",
+    ];
+    let mut versions = Vec::new();
+    for table in tables {
+        let sql = format!(
+            "select coalesce(sum(hashtext(ctid::text || xmin::text || xmax::text)::bigint), 0)::bigint
+             from session.{table}"
+        );
+        versions.push(world.number(&sql).await?);
+    }
+    Ok(versions)
+}

@@ -1,0 +1,121 @@
+//! A turn is written by its owner only, completes what it saw once, and its answer is found.
+
+use holdfast_session::{Append, NewDelivery, Outcome};
+use holdfast_types::{DeliveryId, Entry, RunId, Wait};
+
+use crate::world::{World, completion, thought};
+
+#[tokio::test]
+async fn an_answer_is_found_by_the_message_that_asked() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let asked = ada.say("s", "k1", "hello").await?;
+    assert_eq!(world.sessions.answer(ada.id, asked.message).await?.outcome, None);
+
+    world.answer(&world.claim_one().await?, "hi there").await?;
+
+    let answer = world.sessions.answer(ada.id, asked.message).await?;
+    assert_eq!((answer.outcome, answer.text.as_str()), (Some(Outcome::Completed), "hi there"));
+    assert_eq!(answer.run, Some(RunId::from(asked.message)));
+    assert_eq!((answer.usage.input, answer.model.as_str()), (3, "test:one"));
+    assert!(world.claim().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_lost_its_session_writes_nothing() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let stale = world.claim_one().await?;
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+    let owner = world.claim_one().await?;
+
+    let run = RunId::generate();
+    let append = Append { run: Some(run), entries: vec![thought("stale")], ..Append::default() };
+    let appended = world.sessions.append(&stale, append).await;
+    let completed = world.sessions.complete(&stale, completion(run)).await;
+    let released = world.sessions.release(&stale).await;
+    let loaded = world.sessions.load(&stale, 10).await;
+
+    assert!(appended.unwrap_err().is_fenced());
+    assert!(completed.unwrap_err().is_fenced());
+    assert!(released.unwrap_err().is_fenced());
+    assert!(loaded.unwrap_err().is_fenced());
+    world.answer(&owner, "mine").await?;
+    assert_eq!(world.number("select count(*) from session.runs").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_comes_during_a_turn_is_told_and_makes_the_session_ready_again() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "one").await?;
+    let claim = world.claim_one().await?;
+    let loaded = world.sessions.load(&claim, 10).await?;
+
+    let second = ada.say("s", "k2", "two").await?;
+    assert_eq!(second.running.map(|running| running.owner), Some(world.runner));
+    let append = Append {
+        run: Some(loaded.waiting[0].message.into()),
+        entries: vec![Entry::Heard { seq: 1, body: loaded.waiting[0].body.clone() }],
+        seen: vec![1],
+        ..Append::default()
+    };
+    let appended = world.sessions.append(&claim, append).await?;
+    assert!(appended.next_in > loaded.next_in);
+    world.finish(&claim, vec![1], "first", Wait::Anything).await?;
+
+    let again = world.claim_one().await?;
+    assert_eq!(again.session, claim.session);
+    assert_eq!(world.sessions.load(&again, 10).await?.waiting.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+
+    let reply = NewDelivery { target: ada.target(), text: "hi".into(), id: DeliveryId::generate() };
+    for _ in 0..2 {
+        let append = Append {
+            run: Some(RunId::generate()),
+            deliveries: vec![reply.clone()],
+            ..Append::default()
+        };
+        world.sessions.append(&claim, append).await?;
+    }
+
+    assert_eq!(world.sessions.deliveries(ada.id, None, 10).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn attempts_are_counted_from_the_last_progress() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    world.claim_one().await?;
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+    let second = world.claim_one().await?;
+    assert_eq!(second.attempts, 2);
+
+    let append = Append {
+        run: Some(RunId::generate()),
+        entries: vec![thought("a step")],
+        ..Append::default()
+    };
+    world.sessions.append(&second, append).await?;
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+
+    assert_eq!(world.claim_one().await?.attempts, 1);
+    Ok(())
+}

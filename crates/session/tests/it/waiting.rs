@@ -1,0 +1,79 @@
+//! A session that waits for something is woken by that and costs nothing for the rest.
+
+use holdfast_types::{Body, Filter, Wait};
+
+use crate::world::World;
+
+fn for_yes() -> Wait {
+    Wait::Message {
+        filter: Filter { contains: Some("yes".into()), ..Filter::default() },
+        deadline_ms: None,
+        note: String::new(),
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_match_stays_new_and_is_heard_with_what_does() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "delete it").await?;
+    let claim = world.claim_one().await?;
+    world.finish(&claim, vec![1], "sure?", for_yes()).await?;
+
+    let ignored = ada.say("s", "k2", "what time is it?").await?;
+    assert_eq!(ignored.wake, None);
+    assert!(world.claim().await?.is_empty());
+    let wanted = ada.say("s", "k3", "Yes!").await?;
+    assert!(wanted.wake.is_some());
+
+    let claim = world.claim_one().await?;
+    assert_eq!(world.sessions.load(&claim, 10).await?.waiting.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_came_before_the_wait_began_is_asked_too() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "delete it").await?;
+    let claim = world.claim_one().await?;
+    ada.say("s", "k2", "yes, really").await?;
+
+    world.finish(&claim, vec![1], "sure?", for_yes()).await?;
+
+    assert_eq!(world.claim().await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_silent_message_wakes_nobody_and_is_there_for_the_next_turn() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut silent = ada.message("s", "k1", "chatter");
+    silent.body = Body { silent: true, ..silent.body };
+    world.sessions.ingest(ada.id, silent).await?;
+    assert!(world.claim().await?.is_empty());
+
+    ada.say("s", "k2", "@bot hello").await?;
+
+    let claim = world.claim_one().await?;
+    assert_eq!(world.sessions.load(&claim, 10).await?.waiting.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn gathered_messages_are_ready_after_a_pause() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut message = ada.message("s", "k1", "one");
+    message.mode = holdfast_types::QueueMode::Collect;
+    message.debounce = std::time::Duration::from_secs(60);
+
+    let accepted = world.sessions.ingest(ada.id, message).await?;
+
+    assert_eq!(accepted.wake, Some(std::time::Duration::from_secs(60)));
+    assert!(world.claim().await?.is_empty());
+    world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+    assert_eq!(world.claim().await?.len(), 1);
+    Ok(())
+}

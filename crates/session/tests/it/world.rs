@@ -1,0 +1,171 @@
+//! What the tests stand on: a database, a tenant that sends, a runner that claims.
+
+use std::time::Duration;
+
+use holdfast_pg::{Config, Pools};
+use holdfast_session::{Accepted, Claim, Completion, Error, NewMessage, Outcome, Sessions};
+use holdfast_testkit::Database;
+use holdfast_types::{
+    AccountId, AgentId, AgentName, Body, Entry, QueueMode, RunId, RunnerId, SessionKey, Source,
+    Target, TenantId, Usage, Wait,
+};
+use jiff::Timestamp;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+
+pub struct World {
+    pub sessions: Sessions,
+    pub runner: RunnerId,
+    database: Database,
+}
+
+impl World {
+    pub async fn start() -> anyhow::Result<Self> {
+        let database =
+            Database::create_from(&holdfast_pg::fingerprint(), async |admin_url: String| {
+                holdfast_pg::migrate(&admin_url).await?;
+                Ok(())
+            })
+            .await?;
+        let config = Config { url: database.url().into(), ..Config::default() };
+        let sessions = Sessions::new(Pools::lazy(&config, "test")?);
+        Ok(Self { sessions, runner: RunnerId::generate(), database })
+    }
+
+    /// Pools of the services' login.
+    pub fn pools(&self) -> anyhow::Result<Pools> {
+        let config = Config { url: self.database.url().into(), ..Config::default() };
+        Pools::lazy(&config, "test")
+    }
+
+    pub fn tenant(&self) -> Tenant<'_> {
+        Tenant { world: self, id: TenantId::generate(), agent: AgentId::generate() }
+    }
+
+    /// Runs a statement as the owner, whom row-level security does not bind.
+    pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Reads one number as the owner.
+    pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
+    }
+
+    /// Lets every lease that is held run out now.
+    pub async fn lapse(&self) -> anyhow::Result<()> {
+        self.admin(
+            "update session.session_lease set lease_until = clock_timestamp() - interval '1 second'
+             where state = 'RUNNING'",
+        )
+        .await?;
+        Ok(())
+    }
+
+    pub async fn claim(&self) -> anyhow::Result<Vec<Claim>> {
+        Ok(self.sessions.claim(self.runner, 100).await?)
+    }
+
+    pub async fn claim_one(&self) -> anyhow::Result<Claim> {
+        let mut claims = self.sessions.claim(self.runner, 1).await?;
+        claims.pop().ok_or_else(|| anyhow::anyhow!("nothing is ready"))
+    }
+
+    /// Answers all that waits in a claimed session.
+    pub async fn answer(&self, claim: &Claim, text: &str) -> Result<(), Error> {
+        let loaded = self.sessions.load(claim, 100).await?;
+        let done: Vec<i64> = loaded.waiting.iter().map(|waiting| waiting.seq).collect();
+        self.finish(claim, done, text, Wait::Anything).await
+    }
+
+    /// Answers certain messages of a claimed session, which then waits.
+    pub async fn finish(
+        &self,
+        claim: &Claim,
+        done: Vec<i64>,
+        text: &str,
+        wait: Wait,
+    ) -> Result<(), Error> {
+        let loaded = self.sessions.load(claim, 100).await?;
+        let first = loaded.waiting.iter().find(|waiting| done.contains(&waiting.seq));
+        let run = first.map_or_else(RunId::generate, |first| first.message.into());
+        let mut entries: Vec<Entry> = loaded
+            .waiting
+            .iter()
+            .filter(|waiting| done.contains(&waiting.seq))
+            .map(|waiting| Entry::Heard { seq: waiting.seq, body: waiting.body.clone() })
+            .collect();
+        entries.push(thought(text));
+        let reply = Some(entries.len() - 1);
+        let completion = Completion { entries, done, reply, wait, ..completion(run) };
+        self.sessions.complete(claim, completion).await.map(|_| ())
+    }
+}
+
+pub fn thought(text: &str) -> Entry {
+    Entry::Thought {
+        text: text.to_owned(),
+        calls: vec![],
+        usage: Usage { input: 3, cached: 1, output: 2 },
+        model: "test:one".to_owned(),
+    }
+}
+
+pub fn completion(run: RunId) -> Completion {
+    Completion {
+        run,
+        entries: vec![],
+        done: vec![],
+        outcome: Outcome::Completed,
+        reason: None,
+        reply: None,
+        deliveries: vec![],
+        usage: Usage { input: 3, cached: 1, output: 2 },
+        model: "test:one".to_owned(),
+        steps: 1,
+        started_at: Timestamp::now(),
+        wait: Wait::Anything,
+        last_target: None,
+    }
+}
+
+/// A tenant with one agent.
+#[derive(Clone, Copy)]
+pub struct Tenant<'w> {
+    world: &'w World,
+    pub id: TenantId,
+    pub agent: AgentId,
+}
+
+impl Tenant<'_> {
+    pub fn message(&self, session: &str, idem_key: &str, text: &str) -> NewMessage {
+        NewMessage {
+            key: SessionKey::main(&AgentName::new(session)),
+            agent: self.agent,
+            label: None,
+            source: Source::Internal("test".to_owned()),
+            idem_key: idem_key.to_owned(),
+            body: Body::text(text),
+            target: None,
+            mode: QueueMode::Steer,
+            debounce: Duration::ZERO,
+            trace: None,
+        }
+    }
+
+    pub async fn say(&self, session: &str, idem_key: &str, text: &str) -> Result<Accepted, Error> {
+        self.world.sessions.ingest(self.id, self.message(session, idem_key, text)).await
+    }
+
+    pub fn target(&self) -> Target {
+        Target {
+            channel: "webhook".to_owned(),
+            account: AccountId::generate(),
+            chat: "c1".to_owned(),
+            thread: None,
+            reply_to: None,
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! How the runner is put together.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use holdfast_bus::Bus;
+use holdfast_directory::{Directory, Seal};
+use holdfast_kit::{Readiness, Tasks, net};
+use holdfast_llm::{Model, Models};
+use holdfast_lock::Locks;
+use holdfast_pg::{Pools, wait_for};
+use holdfast_session::Sessions;
+use holdfast_tools::{Registry, Tool};
+use holdfast_types::RunnerId;
+use tokio::{net::TcpListener, sync::Notify};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    agents::Agents,
+    config::Config,
+    heartbeat,
+    held::Held,
+    http,
+    mesh::Inside,
+    pool::{self, Pool},
+    upkeep,
+    worker::{Toolbox, Worker},
+};
+
+/// The runner, ready to run.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    id: RunnerId,
+    listener: TcpListener,
+    pools: Pools,
+    sessions: Sessions,
+    directory: Directory,
+    bus: Bus,
+    locks: Locks,
+    models: Models,
+    held: Arc<Held>,
+    tools: Registry,
+}
+
+impl App {
+    /// Binds the port and gets ready to ask the backends, which need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// If the port is taken or a setting makes no sense.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        config.runner.check()?;
+        let listener = net::listen(config.runner.listen, "runner.listen").await?;
+        let pools = Pools::lazy(&config.database, "runner")?;
+        let seal = Seal::new(&config.secrets.kek)?;
+        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
+        let locks = Locks::connect_lazy(&config.redis)?;
+        let sessions = Sessions::new(pools.clone());
+        let held = Arc::new(Held::default());
+        let mesh = Inside::new(sessions.clone(), directory.clone(), Arc::clone(&held));
+        let tools = Registry::of_mesh(Arc::new(mesh));
+        let models = Models::new([])?;
+        let id = RunnerId::generate();
+        Ok(Self { config, id, listener, pools, sessions, directory, bus, locks, models, held, tools })
+    }
+
+    /// Adds a tool to those that every agent has; it takes the place of one with the same name.
+    #[must_use]
+    pub fn with_tool(mut self, tool: impl Tool) -> Self {
+        self.tools = self.tools.with(tool);
+        self
+    }
+
+    /// Answers with this model where an agent uses the built-in provider.
+    #[must_use]
+    pub fn with_demo(mut self, model: Arc<dyn Model>) -> Self {
+        self.models = self.models.with_shared("demo", model);
+        self
+    }
+
+    /// The runner's id, by which it is told things on the bus.
+    #[must_use]
+    pub const fn id(&self) -> RunnerId {
+        self.id
+    }
+
+    /// Where health and metrics are served.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<std::net::SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Runs agents until `stop`, then lets turns come to a step's end and gives sessions back.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure of any of its loops.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { config, id, listener, pools, sessions, directory, bus, locks, models, held, tools } =
+            self;
+        let readiness = Readiness::new();
+        let database = readiness.check("database");
+        let grace = config.runner.shutdown_grace + Duration::from_secs(4);
+        let worker = Arc::new(Worker {
+            id,
+            config: config.runner,
+            sessions,
+            agents: Agents::new(directory, models)?,
+            bus: bus.clone(),
+            locks: locks.sessions(id),
+            tools: Toolbox::new(tools),
+            held,
+            wake: Notify::new(),
+            events: Notify::new(),
+            draining: CancellationToken::new(),
+            giving_up: CancellationToken::new(),
+        });
+        info!(runner.id = %id, listen = %worker.config.listen, slots = worker.config.slots, "serving");
+
+        // Health is told to the end, and leases are kept to the last turn's.
+        let ended = CancellationToken::new();
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("http", http::serve(listener, readiness.clone(), ended.clone()));
+        tasks.spawn("runner", {
+            let (stop, ended) = (stop.clone(), ended.clone());
+            async move {
+                let outcome = run(&worker, &pools, readiness, database, &stop).await;
+                bus.flush().await;
+                ended.cancel();
+                outcome
+            }
+        });
+        let outcome = tasks.run(grace).await;
+        ended.cancel();
+        outcome
+    }
+}
+
+async fn run(
+    worker: &Arc<Worker>,
+    pools: &Pools,
+    readiness: Readiness,
+    database: holdfast_kit::Check,
+    stop: &CancellationToken,
+) -> anyhow::Result<()> {
+    if let Err(error) = wait_for(pools, stop.cancelled()).await {
+        return if stop.is_cancelled() { Ok(()) } else { Err(error) };
+    }
+    database.pass();
+    let leases = CancellationToken::new();
+    let mut loops = tokio::task::JoinSet::new();
+    loops.spawn(heartbeat::beat(Arc::clone(worker), leases.clone()));
+    loops.spawn(heartbeat::listen(Arc::clone(worker), leases.clone()));
+    loops.spawn(pool::listen(Arc::clone(worker), stop.clone()));
+    loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
+    loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
+    loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
+    loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
+    let drained = {
+        let (readiness, stop) = (readiness, stop.clone());
+        async move {
+            stop.cancelled().await;
+            readiness.drain();
+        }
+    };
+    loops.spawn(drained);
+
+    let pool = Pool::new(Arc::clone(worker), database).run(stop);
+    tokio::pin!(pool);
+    loop {
+        tokio::select! {
+            () = &mut pool => break,
+            Some(ended) = loops.join_next() => {
+                if let Err(panic) = ended {
+                    return Err(panic).context("a loop of the runner panicked");
+                }
+            }
+        }
+    }
+    leases.cancel();
+    while loops.join_next().await.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Making the calls that the model asked for.
+//!
+//! | effect | before | after |
+//! |---|---|---|
+//! | reads | – | the results of all that ran together, in one commit |
+//! | writes | – | the result, and what it left in the outbox, in one commit |
+//! | acts | `Called`, committed | the result |
+
+use futures::future::join_all;
+use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_bus::DeltaBody;
+use holdfast_tools::{Call, ToolError};
+use holdfast_types::{Effect, Entry, ToolCall};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, field::Empty, info_span};
+
+use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts, worker::is_allowed};
+
+impl Turn<'_> {
+    /// Makes these calls, at once if they are several, and stores what came of them.
+    pub(crate) async fn call(&mut self, brief: &Brief, calls: &[ToolCall]) -> Result<(), Error> {
+        self.before_effect().await?;
+        let acts: Vec<Entry> = calls
+            .iter()
+            .map(|call| (call, self.worker.tools.effect(&call.tool)))
+            .filter(|(_, effect)| *effect == Effect::Acts)
+            .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
+            .collect();
+        if !acts.is_empty() {
+            self.append(acts).await?;
+            self.before_effect().await?;
+        }
+        fail::point("runner.before_call").await;
+        let began = Instant::now();
+        let made = join_all(calls.iter().map(|call| self.make(brief, call)));
+        let results = tokio::select! {
+            results = made => results,
+            () = self.hold.lost.cancelled() => return Err(Error::Lost),
+            () = self.worker.giving_up.cancelled() => return Err(Error::AskedBack),
+        };
+        self.clock.tools += began.elapsed();
+        fail::point("runner.after_call").await;
+        let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
+        self.append(returned).await?;
+        Ok(())
+    }
+
+    async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
+        // Names that no tool has come from the model: they may say anything.
+        let known = self.worker.tools.is_known(&call.tool);
+        let tool = if known { call.tool.as_str() } else { "unknown" };
+        let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
+        self.stream
+            .send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
+        let began = Instant::now();
+        let made = self.dispatch(brief, call).instrument(span.clone()).await;
+        let (output, failed) = match made {
+            Ok(output) => (output, false),
+            Err(ToolError::Tell(text)) => (text, true),
+            Err(ToolError::Broken(source)) => {
+                return Err(Error::Tool { name: tool.to_owned(), source });
+            }
+        };
+        span.record("failed", failed);
+        metrics::histogram!(
+            "holdfast_runner_tool_duration_seconds",
+            "tool" => tool.to_owned(),
+            "outcome" => if failed { "failed" } else { "ok" },
+        )
+        .record(began.elapsed().as_secs_f64());
+        self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
+        Ok(Entry::Returned { call: call.id.clone(), output, failed })
+    }
+
+    async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<String, ToolError> {
+        // What was on offer is asked again: the model may name what was not.
+        if !is_allowed(brief.tools.as_deref(), &call.tool) {
+            return Err(ToolError::Tell(
+                "this tool is not one of yours; use those that you were given".to_owned(),
+            ));
+        }
+        let claim = &self.hold.claim;
+        let cancelled = CancellationToken::new();
+        let step = thoughts(self.journal.turn()).saturating_sub(1);
+        let context = Call {
+            tenant: claim.tenant,
+            agent: brief.agent,
+            agent_name: brief.name.clone(),
+            session: claim.session,
+            run: self.run,
+            key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
+            cancelled: cancelled.clone(),
+        };
+        let limit = self.worker.config.tool_timeout;
+        let until = (Instant::now() + limit).min(self.deadline);
+        let made = self.worker.tools.registry().call(context, &call.tool, &call.input);
+        if let Ok(result) = timeout_at(until, made).await {
+            return result;
+        }
+        cancelled.cancel();
+        Err(ToolError::Tell(match self.worker.tools.effect(&call.tool) {
+            Effect::Acts => UNKNOWN_OUTCOME.to_owned(),
+            Effect::Reads | Effect::Writes => {
+                format!("the call took longer than {} s and was given up", limit.as_secs())
+            }
+        }))
+    }
+}

@@ -1,0 +1,123 @@
+//! A reply as it is written, for whoever watches.
+//!
+//! The first text of a step leaves at once; what follows is gathered, so that no
+//! turn sends more than thirty pieces a second. Sending neither waits nor fails.
+
+use std::{
+    convert::Infallible,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use holdfast_bus::{Bus, Delta, DeltaBody};
+use holdfast_session::Claim;
+use holdfast_types::RunId;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+/// The least time between two pieces of text.
+const PACE: Duration = Duration::from_millis(33);
+
+/// The deltas of one turn, as one runner writes them.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    bus: Bus,
+    claim: Claim,
+    state: Mutex<State>,
+    gathered: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    run: RunId,
+    step: u32,
+    n: u32,
+    text: String,
+    sent_at: Option<Instant>,
+}
+
+impl Stream {
+    /// The deltas of a run under a claim.
+    pub(crate) fn new(bus: Bus, claim: Claim, run: RunId) -> Self {
+        let state = State { run, step: 0, n: 0, text: String::new(), sent_at: None };
+        Self { bus, claim, state: Mutex::new(state), gathered: Notify::new() }
+    }
+
+    /// A step begins.
+    pub(crate) fn step(&self, step: usize) {
+        self.flush();
+        let mut state = self.lock();
+        state.step = u32::try_from(step).unwrap_or(u32::MAX);
+        state.sent_at = None;
+    }
+
+    /// Sends something other than text.
+    pub(crate) fn send(&self, body: DeltaBody) {
+        self.flush();
+        self.publish(&mut self.lock(), body);
+    }
+
+    /// Takes in a piece of what the model says.
+    pub(crate) fn take(&self, delta: holdfast_llm::Delta) {
+        match delta {
+            holdfast_llm::Delta::Text(text) => self.text(&text),
+            // Said when the call is made; a model may think better of it.
+            holdfast_llm::Delta::ToolCallStarted { .. } => {}
+            holdfast_llm::Delta::Restarted => {
+                self.lock().text.clear();
+                self.send(DeltaBody::StepRestarted);
+            }
+        }
+    }
+
+    /// Sends what is gathered when it is time. It never ends.
+    pub(crate) async fn pump(&self) -> Infallible {
+        loop {
+            self.gathered.notified().await;
+            let due = self.lock().sent_at.map(|sent_at| sent_at + PACE);
+            if let Some(due) = due {
+                sleep_until(due).await;
+            }
+            self.flush();
+        }
+    }
+
+    /// Sends what is gathered.
+    pub(crate) fn flush(&self) {
+        let mut state = self.lock();
+        if !state.text.is_empty() {
+            let text = std::mem::take(&mut state.text);
+            state.sent_at = Some(Instant::now());
+            self.publish(&mut state, DeltaBody::Text { text });
+        }
+    }
+
+    fn text(&self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let due = {
+            let mut state = self.lock();
+            state.text.push_str(text);
+            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= PACE)
+        };
+        if due {
+            self.flush();
+        } else {
+            self.gathered.notify_one();
+        }
+    }
+
+    fn publish(&self, state: &mut State, body: DeltaBody) {
+        let (run, step, n) = (state.run, state.step, state.n);
+        state.n = n.saturating_add(1);
+        let delta = Delta { run, epoch: self.claim.epoch, step, n, body };
+        self.bus.publish_delta(self.claim.tenant, self.claim.session, &delta);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,55 @@
+//! Why a turn stopped before its end.
+
+use holdfast_types::{Fault, Kind};
+
+/// Why a turn stopped before its end. What the model or the user can do something about is no
+/// error: the turn then ends with a text that says so.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The session is another runner's now.
+    #[error("the session was lost to another runner")]
+    Lost,
+
+    /// The session is to be given back: it was held, or this process stops.
+    #[error("the session was asked back")]
+    AskedBack,
+
+    /// The session store failed.
+    #[error("the session store failed")]
+    Store(#[source] holdfast_session::Error),
+
+    /// What the agent is could not be read.
+    #[error("the agent could not be read")]
+    Agents(#[source] anyhow::Error, Kind),
+
+    /// A tool failed for no fault of the model.
+    #[error("the tool `{name}` failed")]
+    Tool {
+        /// Which.
+        name: String,
+        /// How.
+        #[source]
+        source: anyhow::Error,
+    },
+}
+
+impl From<holdfast_session::Error> for Error {
+    fn from(error: holdfast_session::Error) -> Self {
+        if error.is_fenced() {
+            metrics::counter!("holdfast_runner_fenced_writes_total").increment(1);
+            return Self::Lost;
+        }
+        Self::Store(error)
+    }
+}
+
+impl Fault for Error {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Lost | Self::AskedBack => Kind::Conflict,
+            Self::Store(error) => error.kind(),
+            Self::Agents(_, kind) => *kind,
+            Self::Tool { .. } => Kind::Internal,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The ends of a turn, each one transaction.
+
+use holdfast_agent::is_silent;
+use holdfast_bus::DeltaBody;
+use holdfast_kit::trace;
+use holdfast_session::{Completed, Completion, Outcome};
+use holdfast_types::{Entry, Note, Usage, Wait};
+use tracing::{Span, info};
+
+use crate::{
+    error::Error,
+    journal::Replies,
+    reply::{self, Failure},
+    turn::Turn,
+};
+
+impl Turn<'_> {
+    /// Ends the turn with the model's answer.
+    pub(crate) async fn answer(&mut self, thought: Entry) -> Result<Completed, Error> {
+        let text = match &thought {
+            Entry::Thought { text, .. } if !is_silent(text) => text.clone(),
+            _ => String::new(),
+        };
+        self.end(Outcome::Completed, None, thought, text, self.unfinished()).await
+    }
+
+    /// Ends the turn with a text that says why there is no answer.
+    pub(crate) async fn fail(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
+        let text = failure.tell(self.run, trace::current().as_deref());
+        let reason = failure.class().to_owned();
+        metrics::counter!("holdfast_runner_failures_total", "class" => failure.class())
+            .increment(1);
+        let note = Entry::Noted { note: Note::Failed, text: text.clone() };
+        self.end(Outcome::Failed, Some(reason), note, text, self.unfinished()).await
+    }
+
+    /// Ends the turn for someone who wants it no more.
+    pub(crate) async fn cut_short(
+        &mut self,
+        note: Note,
+        done: Vec<i64>,
+    ) -> Result<Completed, Error> {
+        let (outcome, reason) = match note {
+            Note::Interrupted => (Outcome::Interrupted, "a newer message ended this turn"),
+            Note::Cancelled => (Outcome::Cancelled, "the turn was cancelled"),
+            Note::Failed | Note::DeadlinePassed | Note::Summary => (Outcome::Failed, "given up"),
+        };
+        let entry = Entry::Noted { note, text: reason.to_owned() };
+        self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
+    }
+
+    async fn end(
+        &mut self,
+        outcome: Outcome,
+        reason: Option<String>,
+        last: Entry,
+        text: String,
+        done: Vec<i64>,
+    ) -> Result<Completed, Error> {
+        let is_reply = if text.is_empty() { Replies::No } else { Replies::Yes };
+        let target = self.target();
+        let answer = match is_reply {
+            Replies::Yes => {
+                reply::delivery(self.run, self.journal.turn(), target.as_ref(), &text)
+            }
+            Replies::No => None,
+        };
+        let mut channels: Vec<String> =
+            self.hold.desk().outbox.iter().map(|sent| sent.target.channel.clone()).collect();
+        channels.extend(answer.iter().map(|answer| answer.target.channel.clone()));
+        channels.sort_unstable();
+        channels.dedup();
+        let completion = Completion {
+            run: self.run,
+            entries: Vec::new(),
+            done: done.clone(),
+            outcome,
+            reason: reason.clone(),
+            reply: None,
+            deliveries: answer.into_iter().collect(),
+            usage: Usage::default(),
+            model: String::new(),
+            steps: 0,
+            started_at: self.clock.started_at,
+            wait: Wait::Anything,
+            last_target: target,
+        };
+        let completed = self.journal.complete(last, is_reply, completion).await?;
+
+        for channel in &channels {
+            self.worker.bus.wake_deliver(channel);
+        }
+        self.stream.send(DeltaBody::Done {
+            seqs: done,
+            text,
+            outcome: watched(outcome),
+            reason,
+            usage: self.journal.usage(),
+        });
+        self.count(outcome);
+        Ok(completed)
+    }
+
+    fn count(&self, outcome: Outcome) {
+        let all = self.clock.began.elapsed();
+        let ours = all.saturating_sub(self.clock.model + self.clock.tools);
+        metrics::counter!("holdfast_runner_turns_total", "outcome" => outcome.as_str())
+            .increment(1);
+        metrics::histogram!("holdfast_runner_turn_duration_seconds").record(all.as_secs_f64());
+        metrics::histogram!("holdfast_runner_overhead_duration_seconds").record(ours.as_secs_f64());
+        Span::current().record("outcome", outcome.as_str());
+        let duration_ms = u64::try_from(all.as_millis()).unwrap_or(u64::MAX);
+        let overhead_ms = u64::try_from(ours.as_millis()).unwrap_or(u64::MAX);
+        info!(run.id = %self.run, outcome = outcome.as_str(), duration_ms, overhead_ms, "turn ended");
+    }
+}
+
+const fn watched(outcome: Outcome) -> holdfast_bus::Outcome {
+    match outcome {
+        Outcome::Completed => holdfast_bus::Outcome::Completed,
+        Outcome::Interrupted => holdfast_bus::Outcome::Interrupted,
+        Outcome::Cancelled => holdfast_bus::Outcome::Cancelled,
+        Outcome::Failed => holdfast_bus::Outcome::Failed,
+        Outcome::Dead => holdfast_bus::Outcome::Dead,
+    }
+}

@@ -1,0 +1,99 @@
+//! Keeping what is held, and hearing about it.
+//!
+//! One statement a third of a lease renews all holds of the process. What it
+//! does not return is lost. It goes on while the process stops, until the last
+//! turn has ended.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_kit::boot_clock;
+use holdfast_lock::SessionLock;
+use holdfast_session::{Claim, LEASE, Renewed};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::{fail, held::Hold, trouble::Trouble, worker::Worker};
+
+/// How soon to try again after a renewal failed.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Renews all holds until `stop`.
+pub(crate) async fn beat(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = Trouble::new("leases are not renewed");
+    let mut wait = LEASE / 3;
+    while stop.run_until_cancelled(sleep(wait)).await.is_some() {
+        let holds = worker.held.all();
+        if holds.is_empty() {
+            wait = LEASE / 3;
+            continue;
+        }
+        wait = match renew(&worker, &holds).await {
+            Ok(()) => {
+                trouble.ends();
+                LEASE / 3
+            }
+            Err(error) => {
+                trouble.begins(&error);
+                AGAIN
+            }
+        };
+        tokio::spawn(renew_locks(Arc::clone(&worker), holds));
+    }
+}
+
+async fn renew(worker: &Worker, holds: &[Arc<Hold>]) -> Result<(), holdfast_session::Error> {
+    let claims: Vec<Claim> = holds.iter().map(|hold| hold.claim.clone()).collect();
+    // Before it is sent: the lease begins at some moment after this one.
+    let asked = boot_clock::now();
+    fail::point("runner.before_renew").await;
+    let renewed = worker.sessions.renew(worker.id, &claims).await?;
+    for hold in holds {
+        let mine = |renewed: &&Renewed| {
+            renewed.session == hold.claim.session && renewed.epoch == hold.claim.epoch
+        };
+        match renewed.iter().find(mine) {
+            Some(renewed) => {
+                hold.extend(asked);
+                hold.tell(renewed);
+            }
+            // Or its turn has ended meanwhile, and nobody listens.
+            None => hold.lost.cancel(),
+        }
+    }
+    Ok(())
+}
+
+async fn renew_locks(worker: Arc<Worker>, holds: Vec<Arc<Hold>>) {
+    let lock = |hold: &Arc<Hold>| SessionLock {
+        tenant: hold.claim.tenant,
+        session: hold.claim.session,
+        epoch: hold.claim.epoch,
+    };
+    let live = |hold: &&Arc<Hold>| worker.held.get(hold.claim.session).is_some();
+    let locks: Vec<SessionLock> = holds.iter().filter(live).map(lock).collect();
+    let Ok(lost) = worker.locks.renew_many(&locks).await else { return };
+    for (lock, epoch) in lost.into_iter().filter(|(lock, epoch)| *epoch > lock.epoch) {
+        for hold in holds.iter().filter(|hold| hold.claim.session == lock.session) {
+            if hold.claim.epoch < epoch {
+                hold.lost.cancel();
+            }
+        }
+    }
+}
+
+/// Takes in what others say about sessions that are held here.
+pub(crate) async fn listen(worker: Arc<Worker>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        let Ok(mut controls) = worker.bus.controls(worker.id).await else {
+            let _ = timeout(AGAIN, stop.cancelled()).await;
+            continue;
+        };
+        while let Some(Some(control)) = stop.run_until_cancelled(controls.next()).await {
+            // Whatever it is, the database knows it better: the turn looks there.
+            let hold = worker.held.get(control.session);
+            if let Some(hold) = hold.filter(|hold| hold.claim.epoch == control.epoch) {
+                hold.poke();
+            }
+        }
+    }
+}

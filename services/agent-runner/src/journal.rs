@@ -1,0 +1,195 @@
+//! The journal of one session as its turn sees it: what is stored, and what is
+//! heard already and will be stored with the next thing that happens.
+//!
+//! **What can go wrong.** A database that ends in the midst of a commit leaves
+//! it open whether it was made. Nobody else writes under this claim, so the
+//! journal's next place tells: if it moved, the write was made.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_kit::Backoff;
+use holdfast_session::{Append, Appended, Completed, Completion, Loaded, Sessions};
+use holdfast_types::{Entry, Fault as _, RunId, Usage};
+use tracing::warn;
+
+use crate::{error::Error, fail, held::Hold};
+
+/// Between tries of a write that may have been made.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
+
+/// The journal of one session, as one turn reads and writes it.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    sessions: Sessions,
+    hold: Arc<Hold>,
+    entries: Vec<Entry>,
+    /// How many of the entries are stored.
+    stored: usize,
+    /// Where among the entries the turn begins.
+    turn: usize,
+    next_entry: i64,
+}
+
+impl Journal {
+    /// The journal as it was loaded: `turn` is where in it the turn begins that is open, or its end.
+    pub(crate) const fn new(
+        sessions: Sessions,
+        hold: Arc<Hold>,
+        entries: Vec<Entry>,
+        turn: usize,
+        next_entry: i64,
+    ) -> Self {
+        let stored = entries.len();
+        Self { sessions, hold, entries, stored, turn, next_entry }
+    }
+
+    /// All entries, oldest first; the newest of them may not be stored yet.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The entries of this turn.
+    pub(crate) fn turn(&self) -> &[Entry] {
+        &self.entries[self.turn..]
+    }
+
+    /// What the turn cost so far.
+    pub(crate) fn usage(&self) -> Usage {
+        cost(self.turn()).1
+    }
+
+    /// Takes in what was heard. It is stored with the next write, which needs no commit more.
+    pub(crate) fn hear(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// Stores what happened, with what was heard before it.
+    pub(crate) async fn append(
+        &mut self,
+        run: RunId,
+        entries: Vec<Entry>,
+    ) -> Result<Appended, Error> {
+        self.entries.extend(entries);
+        let append = Append {
+            run: Some(run),
+            entries: self.entries[self.stored..].to_vec(),
+            seen: heard(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.hold.desk().outbox),
+        };
+        fail::point("runner.before_append").await;
+        let mut tried = 0;
+        let appended = loop {
+            let error = match self.sessions.append(&self.hold.claim, append.clone()).await {
+                Ok(appended) => break appended,
+                Err(error) => error,
+            };
+            if let Some(loaded) = self.was_made(error, &mut tried).await? {
+                break Appended {
+                    pause: loaded.paused,
+                    cancel_upto: loaded.cancel_upto,
+                    next_in: loaded.next_in,
+                    next_entry: loaded.next_entry,
+                };
+            }
+        };
+        fail::point("runner.after_append").await;
+        self.stored = self.entries.len();
+        self.next_entry = appended.next_entry;
+        Ok(appended)
+    }
+
+    /// Ends the turn with these entries and what was heard before them.
+    ///
+    /// `completion` says the rest; its entries, its reply's place among them, its steps, usage and
+    /// deliveries of tools are filled in here.
+    pub(crate) async fn complete(
+        &mut self,
+        last: Entry,
+        is_reply: Replies,
+        mut completion: Completion,
+    ) -> Result<Completed, Error> {
+        self.entries.push(last);
+        completion.entries = self.entries[self.stored..].to_vec();
+        completion.reply = match is_reply {
+            Replies::Yes => completion.entries.len().checked_sub(1),
+            Replies::No => None,
+        };
+        (completion.steps, completion.usage, completion.model) = cost(self.turn());
+        let tools = std::mem::take(&mut self.hold.desk().outbox);
+        completion.deliveries.splice(0..0, tools);
+        fail::point("runner.before_complete").await;
+        let mut tried = 0;
+        let completed = loop {
+            let error = match self.sessions.complete(&self.hold.claim, completion.clone()).await {
+                Ok(completed) => break completed,
+                Err(error) => error,
+            };
+            if self.was_made(error, &mut tried).await?.is_some() {
+                // What it led to is not known; to look is cheap.
+                break Completed { wake: true, again: true };
+            }
+        };
+        fail::point("runner.after_complete").await;
+        self.stored = self.entries.len();
+        Ok(completed)
+    }
+
+    /// After a write that failed: waits, and says what the session looks like if the write was
+    /// made all the same. `None` is to try again.
+    async fn was_made(
+        &self,
+        error: holdfast_session::Error,
+        tried: &mut u32,
+    ) -> Result<Option<Loaded>, Error> {
+        let mut error = error;
+        loop {
+            if !error.kind().is_transient() || !self.hold.is_safe() {
+                return Err(error.into());
+            }
+            warn!(attempt = *tried, error = &error as &dyn std::error::Error, "a write failed; trying again");
+            tokio::select! {
+                () = self.hold.lost.cancelled() => return Err(Error::Lost),
+                () = tokio::time::sleep(BACKOFF.delay(*tried)) => {}
+            }
+            *tried += 1;
+            match self.sessions.load(&self.hold.claim, 0).await {
+                Ok(loaded) if loaded.next_entry > self.next_entry => return Ok(Some(loaded)),
+                Ok(_) => return Ok(None),
+                Err(again) => error = again,
+            }
+        }
+    }
+}
+
+/// Whether the last entry of a turn is its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Replies {
+    /// It is.
+    Yes,
+    /// There is none.
+    No,
+}
+
+fn heard(entries: &[Entry]) -> Vec<i64> {
+    let place = |entry: &Entry| match entry {
+        Entry::Heard { seq, .. } => Some(*seq),
+        Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    };
+    entries.iter().filter_map(place).collect()
+}
+
+/// What a turn took: model calls and tool rounds, tokens, and the model that answered last.
+fn cost(turn: &[Entry]) -> (i32, Usage, String) {
+    let (mut steps, mut total, mut last) = (0, Usage::default(), String::new());
+    for entry in turn {
+        if let Entry::Thought { calls, usage, model, .. } = entry {
+            steps += if calls.is_empty() { 1 } else { 2 };
+            total += *usage;
+            last.clone_from(model);
+        }
+    }
+    (steps, total, last)
+}

@@ -1,0 +1,289 @@
+//! The mesh, as tools see it from inside a turn.
+//!
+//! Tools act in the name of whoever speaks with the agent, so what they may see
+//! depends on the conversation: one with the owner sees all of the tenant's,
+//! one with others sees itself and writes to itself only (spec SES-002).
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+};
+
+use anyhow::Context as _;
+use holdfast_directory::Directory;
+use holdfast_session::{EntryView, NewDelivery, SessionView, Sessions};
+use holdfast_tools::{
+    AgentLine, Call, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine, Status,
+    To, Which,
+};
+use holdfast_types::{
+    DeliveryId, Entry, Fault as _, Kind, SessionId, SessionKey, SessionKind, Target,
+};
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use crate::held::{Desk, Held};
+
+/// How many sessions are looked at for a list; those that were active last are not those made last.
+const MOST_LISTED: i64 = 500;
+
+/// Entries that are read for each line of a history: calls and results are left out.
+const ENTRIES_PER_LINE: u32 = 4;
+
+/// The mesh, as tools see it.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    sessions: Sessions,
+    directory: Directory,
+    held: Arc<Held>,
+}
+
+impl Inside {
+    /// The mesh, for the turns that are held here.
+    pub(crate) const fn new(sessions: Sessions, directory: Directory, held: Arc<Held>) -> Self {
+        Self { sessions, directory, held }
+    }
+
+    fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
+        let hold = self.held.get(call.session).context("the session is not held here")?;
+        let desk = hold.desk();
+        Ok(Desk { kind: desk.kind, place: desk.place.clone(), outbox: Vec::new() })
+    }
+
+    /// Whether the call's conversation is one with the owner, or of the agent with itself.
+    fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
+        Ok(match self.desk(call)?.kind {
+            Some(
+                SessionKind::Main
+                | SessionKind::Global
+                | SessionKind::Cron
+                | SessionKind::Heartbeat
+                | SessionKind::Work,
+            ) => true,
+            Some(
+                SessionKind::Dm
+                | SessionKind::Group
+                | SessionKind::Topic
+                | SessionKind::Subagent
+                | SessionKind::Api,
+            )
+            | None => false,
+        })
+    }
+
+    /// Where a message goes, or why it may not.
+    async fn target(&self, call: &Call, to: To) -> anyhow::Result<Result<Target, String>> {
+        let place = self.desk(call)?.place;
+        let is_here = |place: &&Target| {
+            place.channel == to.channel && place.chat == to.chat && place.thread == to.thread
+        };
+        if let Some(place) = place.as_ref().filter(is_here) {
+            return Ok(Ok(Target { reply_to: None, ..place.clone() }));
+        }
+        if !self.is_trusted(call)? {
+            return Ok(Err("from this conversation you may write to itself only".to_owned()));
+        }
+        let accounts = self.directory.accounts(call.tenant, Some(&to.channel)).await?;
+        let mut enabled = accounts.iter().filter(|account| account.enabled);
+        let here = place.filter(|place| place.channel == to.channel).map(|place| place.account);
+        let account = match (here, enabled.next(), enabled.next()) {
+            (Some(here), _, _) if accounts.iter().any(|account| account.id == here) => here,
+            (_, Some(only), None) => only.id,
+            (_, None, _) => return Ok(Err(format!("there is no account on `{}`", cut(&to.channel)))),
+            (_, Some(_), Some(_)) => {
+                return Ok(Err(format!(
+                    "there are several accounts on `{}`, and it is not clear which is meant",
+                    cut(&to.channel)
+                )));
+            }
+        };
+        let To { channel, chat, thread } = to;
+        Ok(Ok(Target { channel, account, chat, thread, reply_to: None }))
+    }
+}
+
+impl Mesh for Inside {
+    async fn status(&self, call: &Call) -> anyhow::Result<Status> {
+        let view = self.sessions.session(call.tenant, call.session).await?;
+        let agent = self.directory.agent_by_id(call.tenant, call.agent).await?;
+        let model = self.directory.model(call.tenant, &agent).await?;
+        let queued = count(view.waiting);
+        Ok(Status {
+            kind: kind(&view),
+            model: model.model.to_string(),
+            messages: count(view.turns) + queued,
+            queued,
+            input_tokens: view.usage.input,
+            output_tokens: view.usage.output,
+            began: time(view.created_at),
+            now: time(Timestamp::now()),
+            channel: self.desk(call)?.place.map(|place| place.channel),
+            key: view.key,
+        })
+    }
+
+    async fn agents(&self, call: &Call) -> anyhow::Result<Vec<AgentLine>> {
+        let agents = self.directory.agents(call.tenant).await?;
+        Ok(agents
+            .into_iter()
+            .map(|agent| AgentLine {
+                name: agent.name,
+                description: agent.description,
+                model: agent.model.unwrap_or_else(|| "the default".to_owned()),
+            })
+            .collect())
+    }
+
+    async fn sessions(
+        &self,
+        call: &Call,
+        filter: SessionFilter,
+    ) -> anyhow::Result<Vec<SessionLine>> {
+        let mut views = if self.is_trusted(call)? {
+            let wanted = holdfast_session::SessionFilter {
+                kind: filter.kind,
+                limit: MOST_LISTED,
+                ..Default::default()
+            };
+            self.sessions.sessions(call.tenant, wanted).await?
+        } else {
+            let own = self.sessions.session(call.tenant, call.session).await?;
+            vec![own].into_iter().filter(|view| filter.kind.is_none_or(|is| is == kind(view))).collect()
+        };
+        views.sort_by_key(|view| std::cmp::Reverse(view.updated_at));
+        views.truncate(filter.limit as usize);
+        Ok(views
+            .into_iter()
+            .map(|view| SessionLine {
+                id: view.id,
+                kind: kind(&view),
+                state: view.state,
+                last_active: time(view.updated_at),
+                key: view.key,
+            })
+            .collect())
+    }
+
+    async fn history(
+        &self,
+        call: &Call,
+        which: Which,
+        limit: u32,
+    ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
+        let found = match which {
+            Which::Id(id) => Some(id),
+            Which::Key(key) => match key.parse::<SessionKey>() {
+                Ok(key) => self.sessions.find(call.tenant, &key).await?,
+                Err(_) => None,
+            },
+        };
+        let Some(session) = found else { return Ok(None) };
+        // What may not be seen is not there.
+        if session != call.session && !self.is_trusted(call)? {
+            return Ok(None);
+        }
+        self.lines(call, session, limit).await
+    }
+
+    async fn send(&self, call: &Call, outgoing: Outgoing) -> anyhow::Result<SendOutcome> {
+        let target = match outgoing.to {
+            None => match self.desk(call)?.place {
+                Some(place) => Target { reply_to: None, ..place },
+                None => return Ok(SendOutcome::NoChannel),
+            },
+            Some(to) => match self.target(call, to).await? {
+                Ok(target) => target,
+                Err(reason) => return Ok(SendOutcome::Refused(reason)),
+            },
+        };
+        let hold = self.held.get(call.session).context("the session is not held here")?;
+        // Stored with the call's result, in one transaction: both, or neither.
+        hold.desk().outbox.push(NewDelivery { target, text: outgoing.text, id: id(&call.key) });
+        Ok(SendOutcome::Queued)
+    }
+}
+
+impl Inside {
+    async fn lines(
+        &self,
+        call: &Call,
+        session: SessionId,
+        limit: u32,
+    ) -> anyhow::Result<Option<Vec<HistoryLine>>> {
+        let entries = i64::from(limit) * i64::from(ENTRIES_PER_LINE);
+        let entries = match self.sessions.history(call.tenant, session, entries, None).await {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == Kind::NotFound => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut tools = HashMap::new();
+        let mut lines: Vec<HistoryLine> =
+            entries.into_iter().filter_map(|entry| line(entry, &mut tools)).collect();
+        let surplus = lines.len().saturating_sub(limit as usize);
+        lines.drain(..surplus);
+        Ok(Some(lines))
+    }
+}
+
+/// A line of a history; `None` for what people did not see either.
+fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryLine> {
+    let (who, text) = match view.entry {
+        Entry::Heard { body, .. } => {
+            let name = |sender: holdfast_types::Sender| match sender.name {
+                name if name.trim().is_empty() => sender.id,
+                name => name,
+            };
+            (body.sender.map_or_else(|| "user".to_owned(), name), body.text)
+        }
+        Entry::Thought { text, calls, .. } => {
+            tools.extend(calls.into_iter().map(|call| (call.id, call.tool)));
+            ("agent".to_owned(), text)
+        }
+        Entry::Returned { call, output, .. } => {
+            (tools.get(&call).cloned().unwrap_or_else(|| "a tool".to_owned()), output)
+        }
+        Entry::Called { .. } | Entry::Noted { .. } => return None,
+    };
+    let shown = !text.trim().is_empty();
+    shown.then(|| HistoryLine { at: time(view.created_at), who, text })
+}
+
+/// The id of what a call sends: the same for the same call, whoever makes it.
+fn id(key: &str) -> DeliveryId {
+    let digest = Sha256::digest(key.as_bytes());
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    DeliveryId::from(uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid())
+}
+
+fn kind(view: &SessionView) -> SessionKind {
+    view.key.parse().map_or(SessionKind::Main, |key: SessionKey| key.kind())
+}
+
+fn count(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(64)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_call_sends_has_the_same_id_whenever_it_is_made() {
+        assert_eq!(id("ses:run:0:a"), id("ses:run:0:a"));
+        assert_ne!(id("ses:run:0:a"), id("ses:run:1:a"));
+    }
+
+    #[test]
+    fn times_are_read_by_people() {
+        assert_eq!(time(Timestamp::UNIX_EPOCH), "1970-01-01 00:00 UTC");
+    }
+}

@@ -1,0 +1,231 @@
+//! What is sent at a turn's end, where to, and what people are told when there is no answer.
+
+use holdfast_llm::Error;
+use holdfast_session::{NewDelivery, Waiting};
+use holdfast_types::{DeliveryId, Entry, RunId, Target};
+use serde::Deserialize;
+
+/// The tool that sends messages besides the answer.
+const MESSAGE: &str = "message";
+
+/// Where the answer goes: where the newest of the turn's messages says, if any does.
+pub(crate) fn target(waiting: &[Waiting], heard: &[i64]) -> Option<Target> {
+    let mine = waiting.iter().filter(|row| heard.contains(&row.seq));
+    mine.rev().find_map(|row| row.target.clone())
+}
+
+/// The answer on its way to its channel, unless the turn has written there already (spec C-34).
+pub(crate) fn delivery(
+    run: RunId,
+    turn: &[Entry],
+    target: Option<&Target>,
+    text: &str,
+) -> Option<NewDelivery> {
+    let target = target.filter(|target| !was_written_to(turn, target))?;
+    // One answer a run: its id makes the delivery's.
+    let id = DeliveryId::from(run.as_uuid());
+    Some(NewDelivery { target: target.clone(), text: text.to_owned(), id })
+}
+
+/// What a call of the tool [`MESSAGE`] says about where it goes.
+#[derive(Deserialize)]
+struct Sent {
+    #[serde(default)]
+    target: Option<SentTo>,
+}
+
+#[derive(Deserialize)]
+struct SentTo {
+    channel: String,
+    chat: String,
+    #[serde(default)]
+    thread: Option<String>,
+}
+
+/// Whether a message was sent there with a tool in this turn.
+fn was_written_to(turn: &[Entry], target: &Target) -> bool {
+    let went_well = |id: &str| {
+        turn.iter().any(|entry| {
+            matches!(entry, Entry::Returned { call, failed: false, .. } if call == id)
+        })
+    };
+    let there = |input: &str| match serde_json::from_str::<Sent>(input) {
+        Ok(Sent { target: None }) => true,
+        Ok(Sent { target: Some(to) }) => {
+            to.channel == target.channel && to.chat == target.chat && to.thread == target.thread
+        }
+        Err(_) => false,
+    };
+    turn.iter().any(|entry| match entry {
+        Entry::Thought { calls, .. } => calls
+            .iter()
+            .any(|call| call.tool == MESSAGE && there(&call.input) && went_well(&call.id)),
+        Entry::Heard { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => false,
+    })
+}
+
+/// Why a turn ends without an answer.
+#[derive(Debug)]
+pub(crate) enum Failure<'e> {
+    /// The model did not answer.
+    Model(&'e Error),
+    /// The agent is gone.
+    NoAgent,
+    /// It has no model that can be used.
+    NoModel,
+    /// The turn took too long.
+    TooLong,
+    /// The model would not stop asking for tools.
+    Halted,
+}
+
+impl Failure<'_> {
+    /// Its class in one word.
+    pub(crate) const fn class(&self) -> &'static str {
+        match self {
+            Self::Model(error) => error.class(),
+            Self::NoAgent => "no_agent",
+            Self::NoModel => "no_model",
+            Self::TooLong => "turn_too_long",
+            Self::Halted => "halted",
+        }
+    }
+
+    /// What the one who asked is told: what happened, who can do something about it, and which
+    /// run to name.
+    pub(crate) fn tell(&self, run: RunId, trace: Option<&str>) -> String {
+        let trace = trace.and_then(|parent| parent.split('-').nth(1));
+        let trace = trace.map(|id| format!(", trace {id}")).unwrap_or_default();
+        format!("Sorry, I could not answer: {} ({run}{trace})", self.what())
+    }
+
+    const fn what(&self) -> &'static str {
+        match self {
+            Self::Model(error) => match error {
+                Error::Auth => {
+                    "the model's provider refused the key. Whoever set up this assistant should \
+                     check the provider's API key."
+                }
+                Error::Quota => {
+                    "the account with the model's provider is out of credit. Whoever set up this \
+                     assistant should top it up."
+                }
+                Error::RateLimited { .. } => {
+                    "the model's provider takes no more requests for now. Please try again later."
+                }
+                Error::ContextOverflow => {
+                    "this conversation is longer than the model can read. Please begin a new one, \
+                     or send less at once."
+                }
+                Error::NoModel(_) | Error::NoProvider { .. } | Error::Setup(_) => NO_MODEL,
+                Error::BadRequest { .. } => {
+                    "the model's provider refused the request. Whoever set up this assistant \
+                     should look at its model's settings."
+                }
+                Error::Filtered => {
+                    "the model's provider kept the answer back: its content filter objects. \
+                     Please ask another way."
+                }
+                Error::Unavailable { .. } | Error::Interrupted => {
+                    "the model is not available right now. Please try again."
+                }
+                Error::Timeout => "the model did not answer in time. Please try again.",
+                Error::Malformed(_) | Error::TooLong { .. } => {
+                    "the model's answer could not be read. Please try again, or ask another way."
+                }
+                Error::Empty => {
+                    "the model's answer was empty. Please try again, or ask another way."
+                }
+                Error::Cancelled => "the request was cancelled.",
+            },
+            Self::NoAgent => {
+                "this conversation's assistant was removed. Whoever set it up should look."
+            }
+            Self::NoModel => NO_MODEL,
+            Self::TooLong => "it took too long. Please try again, or ask for less at once.",
+            Self::Halted => {
+                "the model kept asking for tools instead of answering. Please ask another way."
+            }
+        }
+    }
+}
+
+const NO_MODEL: &str = "the model is not set up rightly. Whoever set up this assistant should \
+                        check its model and the model's provider.";
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{AccountId, MessageId, ToolCall, Usage};
+
+    use super::*;
+
+    fn place(chat: &str) -> Target {
+        Target {
+            channel: "telegram".into(),
+            account: AccountId::generate(),
+            chat: chat.into(),
+            thread: None,
+            reply_to: None,
+        }
+    }
+
+    fn sent(input: &str, failed: bool) -> Vec<Entry> {
+        let call = ToolCall { id: "a".into(), tool: MESSAGE.into(), input: input.into() };
+        vec![
+            Entry::Thought {
+                text: String::new(),
+                calls: vec![call],
+                usage: Usage::default(),
+                model: String::new(),
+            },
+            Entry::Returned { call: "a".into(), output: String::new(), failed },
+        ]
+    }
+
+    #[test]
+    fn no_answer_goes_where_the_turn_has_written_already() {
+        let (run, here) = (RunId::from(MessageId::generate()), place("7"));
+        let goes = |turn: &[Entry]| delivery(run, turn, Some(&here), "hi").is_some();
+
+        assert!(goes(&[]));
+        assert!(!goes(&sent(r#"{"text":"soon"}"#, false)));
+        assert!(!goes(&sent(
+            r#"{"text":"soon","target":{"channel":"telegram","chat":"7"}}"#,
+            false
+        )));
+        assert!(goes(&sent(r#"{"text":"soon","target":{"channel":"telegram","chat":"8"}}"#, false)));
+        assert!(goes(&sent(r#"{"text":"soon"}"#, true)));
+    }
+
+    #[test]
+    fn the_answer_of_a_run_has_the_same_id_whenever_it_is_made() {
+        let (run, here) = (RunId::from(MessageId::generate()), place("7"));
+        let id = || delivery(run, &[], Some(&here), "hi").map(|delivery| delivery.id);
+
+        assert_eq!(id(), id());
+        assert_eq!(delivery(run, &[], None, "hi").map(|delivery| delivery.id), None);
+    }
+
+    #[test]
+    fn people_are_told_what_to_do_and_which_run_to_name() {
+        let run = RunId::from(MessageId::generate());
+        let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+        let text = Failure::Model(&Error::Auth).tell(run, Some(trace));
+
+        assert!(text.contains("API key"), "{text}");
+        assert!(text.ends_with(&format!("({run}, trace 0af7651916cd43dd8448eb211c80319c)")));
+    }
+
+    #[test]
+    fn nothing_internal_is_told() {
+        let error = Error::BadRequest { status: 418, code: "teapot".into() };
+
+        let text = Failure::Model(&error).tell(RunId::from(MessageId::generate()), None);
+
+        assert!(!text.contains("418") && !text.contains("teapot"), "{text}");
+    }
+}

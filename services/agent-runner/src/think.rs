@@ -1,0 +1,152 @@
+//! Asking the model, and what may end the asking.
+
+use std::convert::Infallible;
+
+use holdfast_agent::{PromptInput, build};
+use holdfast_llm::{OnDelta, Request};
+use holdfast_session::Completed;
+use holdfast_types::{Entry, Reply};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    agents::Brief, error::Error, fail, intake::Intake, reply::Failure, turn::Turn, turn::thoughts,
+};
+
+/// What came of asking.
+enum Asked {
+    Replied(Box<Reply>),
+    Failed(holdfast_llm::Error),
+    /// The turn's user wants something else by now: look what.
+    Unwanted,
+}
+
+impl Turn<'_> {
+    /// Asks the model, and stores what it says; `Some` if that ends the turn.
+    pub(crate) async fn think(
+        &mut self,
+        brief: &Brief,
+        with_tools: bool,
+    ) -> Result<Option<Completed>, Error> {
+        self.stream.step(thoughts(self.journal.turn()));
+        let mut asked = self.ask(brief, with_tools).await?;
+        if let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
+            // The provider counts otherwise than we do: once more with half of it.
+            self.context_tokens /= 2;
+            asked = self.ask(brief, with_tools).await?;
+        }
+        let reply = match asked {
+            Asked::Replied(reply) => *reply,
+            Asked::Unwanted => return self.refresh().await.map(|()| None),
+            Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
+        };
+        let Reply { text, mut calls, usage, model } = reply;
+        if !with_tools && !text.trim().is_empty() {
+            // It was told to answer and did; what it asks for besides is not on offer.
+            calls.clear();
+        }
+        let asks = !calls.is_empty();
+        let thought = Entry::Thought { text, calls, usage, model };
+        if !asks {
+            return self.answer(thought).await.map(Some);
+        }
+        self.append(vec![thought]).await?;
+        Ok(None)
+    }
+
+    async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
+        self.before_effect().await?;
+        fail::point("runner.before_model").await;
+        let request = self.request(brief, with_tools);
+        let cancelled = CancellationToken::new();
+        let began = Instant::now();
+        let stream = &self.stream;
+        let mut take = |delta| stream.take(delta);
+        let on_delta: OnDelta<'_> = &mut take;
+        // Either branch that ends early drops the request, which ends it.
+        let asked = tokio::select! {
+            answer = brief.model.reply(&request, on_delta, &cancelled) => match answer {
+                Ok(reply) => Ok(Asked::Replied(Box::new(reply))),
+                Err(error) => Ok(Asked::Failed(error)),
+            },
+            unwanted = self.until_unwanted() => unwanted.map(|()| Asked::Unwanted),
+            never = self.stream.pump() => match never {},
+        };
+        self.stream.flush();
+        let took = began.elapsed();
+        metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
+        self.clock.model += took;
+        fail::point("runner.after_model").await;
+        asked
+    }
+
+    fn request(&self, brief: &Brief, with_tools: bool) -> Request {
+        let allowed = brief.tools.as_deref();
+        let tools =
+            if with_tools { self.worker.tools.specs(allowed) } else { Vec::new() };
+        let place = self.hold.desk().place.clone();
+        let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
+        let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
+        let chat = build(PromptInput {
+            agent_name: brief.name.as_str(),
+            instructions: &brief.instructions,
+            tools: &tools,
+            journal: self.journal.entries(),
+            kind: self.kind,
+            channel: place.as_ref().map(|place| place.channel.as_str()),
+            now: &now,
+            zone: &brief.zone_name,
+            context_limit: self.context_tokens,
+        });
+        let timeout = Instant::now() + self.worker.config.model_timeout;
+        Request {
+            model: brief.model_id.clone(),
+            chat,
+            max_output: None,
+            deadline: timeout.min(self.deadline),
+        }
+    }
+
+    /// Ends when the answer is of no use any more: cancelled, interrupted, lost, or the process
+    /// has no time left.
+    async fn until_unwanted(&self) -> Result<(), Error> {
+        tokio::select! {
+            () = self.hold.lost.cancelled() => Err(Error::Lost),
+            () = self.worker.giving_up.cancelled() => Err(Error::AskedBack),
+            () = self.until_told() => Ok(()),
+        }
+    }
+
+    async fn until_told(&self) {
+        let mut signal = self.hold.signal();
+        let (mut next_in, mut pokes) = (self.next_in, self.pokes);
+        loop {
+            let now = *signal.borrow_and_update();
+            if now.cancel_upto > self.cancel_upto {
+                return;
+            }
+            if now.next_in > next_in || now.pokes > pokes {
+                (next_in, pokes) = (now.next_in.max(next_in), now.pokes);
+                if self.is_unwanted().await {
+                    return;
+                }
+            }
+            if signal.changed().await.is_err() {
+                // The sender lives in the hold.
+                let _: Infallible = std::future::pending().await;
+            }
+        }
+    }
+
+    /// Whether what came in meanwhile ends the turn. If nobody can say, it goes on.
+    async fn is_unwanted(&self) -> bool {
+        let Ok(loaded) = self.worker.sessions.load(&self.hold.claim, 0).await else {
+            return false;
+        };
+        let upto = loaded.cancel_upto.max(self.cancel_upto);
+        match crate::intake::intake(&loaded.waiting, &self.heard(), true, upto) {
+            Intake::Cancelled(_) | Intake::Interrupted(_) => true,
+            Intake::Hear(_) => false,
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! One claimed session: from the claim to its rest.
+//!
+//! ```text
+//! load ─▶ hear what waits ─▶ next? ─▶ think ─▶ … call … ─▶ think ─▶ complete
+//!              ▲                                 │
+//!              └──────── a step's boundary ──────┘  held, stopping, cancelled, interrupted?
+//! ```
+//!
+//! A turn without tools commits twice: the claim, and its end. What is heard is
+//! stored with the thought that it led to; until then it is only marked in
+//! memory, and whoever comes next hears it again.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use holdfast_agent::{Limits, Step, next, outcome_of, seen};
+use holdfast_bus::DeltaBody;
+use holdfast_kit::{Backoff, trace};
+use holdfast_session::{Appended, Claim, Completed, Loaded, Waiting};
+use holdfast_types::{
+    Effect, Entry, Fault as _, Note, RunId, SessionKey, SessionKind, Target, ToolCall, Wait, wakes,
+};
+use jiff::Timestamp;
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
+
+use crate::{
+    agents::{Brief, Found},
+    deltas::Stream,
+    error::Error,
+    fail,
+    held::{Hold, Signal},
+    intake::{Intake, intake},
+    journal::Journal,
+    reply::{self, Failure},
+    worker::Worker,
+};
+
+/// What a claim led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The session rests; whether somebody should claim.
+    Rested { wake: bool },
+    /// It was given back.
+    Released,
+    /// It is another runner's, or left for the sweep.
+    Left,
+}
+
+/// Runs a claimed session to its rest.
+pub(crate) async fn take(worker: Arc<Worker>, hold: Arc<Hold>) -> Ended {
+    let claim = hold.claim.clone();
+    let span = info_span!(
+        "run",
+        tenant.id = %claim.tenant,
+        session.id = %claim.session,
+        attempt = claim.attempts,
+        epoch = claim.epoch,
+        run.id = Empty,
+        agent.id = Empty,
+        outcome = Empty,
+    );
+    let walked = Box::pin(walk(&worker, &hold, &span)).await;
+    // The span is entered late, since it continues a trace that is known only once it is loaded.
+    settle(&worker, &claim, walked).instrument(span).await
+}
+
+async fn settle(
+    worker: &Worker,
+    claim: &Claim,
+    walked: Result<Completed, Error>,
+) -> Ended {
+    let error = match walked {
+        Ok(completed) => {
+            worker.events.notify_one();
+            return Ended::Rested { wake: completed.wake || completed.again };
+        }
+        Err(error) => error,
+    };
+    match &error {
+        Error::Lost => {
+            info!("the session is another runner's now");
+            Ended::Left
+        }
+        Error::AskedBack => release(worker, claim).await,
+        // What may pass is not the message's fault: no attempt is charged.
+        passing if passing.kind().is_transient() => {
+            warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
+            release(worker, claim).await
+        }
+        // The lease runs out, and the attempt counts: if it is the message, it leaves in the end.
+        _ => {
+            error!(error = &error as &dyn std::error::Error, "a turn failed");
+            metrics::counter!("holdfast_runner_defects_total").increment(1);
+            Ended::Left
+        }
+    }
+}
+
+/// Gives a session back. If the database does not hear of it, the lease lapses.
+async fn release(worker: &Worker, claim: &Claim) -> Ended {
+    fail::point("runner.before_release").await;
+    match worker.sessions.release(claim).await {
+        Ok(()) => {
+            worker.bus.wake_run(0);
+            Ended::Released
+        }
+        Err(error) => {
+            if !error.is_fenced() {
+                warn!(error = &error as &dyn std::error::Error, "a session was not given back");
+            }
+            Ended::Left
+        }
+    }
+}
+
+async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Completed, Error> {
+    const PATIENCE: Backoff =
+        Backoff::new(std::time::Duration::from_millis(50), std::time::Duration::from_secs(1));
+    let began = Instant::now();
+    let mut tried = 0;
+    let mut loaded = loop {
+        match worker.sessions.load(&hold.claim, i64::from(worker.config.history_entries)).await {
+            Ok(loaded) => break loaded,
+            Err(error) if error.kind().is_transient() && tried < 5 && hold.is_safe() => {
+                tokio::time::sleep(PATIENCE.delay(tried)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    fail::point("runner.after_load").await;
+    if loaded.paused {
+        return Err(Error::AskedBack);
+    }
+    let (runs, entries): (Vec<RunId>, Vec<Entry>) =
+        loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
+    let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
+        return Ok(worker.sessions.yield_to(&hold.claim, loaded.wait).await?);
+    };
+    if let Some(parent) = begun.trace.as_deref() {
+        trace::continue_from(span, parent);
+    }
+    span.record("run.id", tracing::field::display(begun.run));
+    span.record("agent.id", tracing::field::display(loaded.agent));
+    let found = worker.agents.find(hold.claim.tenant, loaded.agent);
+    let brief = match found.instrument(span.clone()).await? {
+        Found::Ready(brief) => Ok(brief),
+        Found::NoAgent => Err(Failure::NoAgent),
+        Found::NoModel => Err(Failure::NoModel),
+    };
+    let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    let sessions = worker.sessions.clone();
+    let at = entries.len() - first;
+    let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began);
+    let ended = async {
+        match brief {
+            Ok(brief) => turn.walk(&brief).await,
+            Err(failure) => turn.refuse(&failure).await,
+        }
+    };
+    ended.instrument(span.clone()).await
+}
+
+/// What begins a turn, or what began the one that is open.
+struct Begun {
+    run: RunId,
+    /// The turn is in the journal already.
+    open: bool,
+    /// The wait whose deadline passed, if that is what begins it.
+    overdue: Option<String>,
+    trace: Option<String>,
+}
+
+impl Begun {
+    /// `None` if there is nothing to do.
+    fn of(loaded: &Loaded, runs: &[RunId], entries: &[Entry]) -> Option<Self> {
+        let step = next(entries, Limits::default(), |_| Effect::Reads);
+        if step != Step::Rest
+            && let Some(run) = runs.last()
+        {
+            let first = loaded.waiting.iter().find(|row| RunId::from(row.message) == *run);
+            let trace = first.and_then(|row| row.trace.clone());
+            return Some(Self { run: *run, open: true, overdue: None, trace });
+        }
+        let wanted = |row: &&Waiting| wakes(&loaded.wait, &row.body) || row.seq <= loaded.cancel_upto;
+        if loaded.waiting.iter().any(|row| wanted(&row)) {
+            // What is not silent begins the turn; what is cancelled may all be silent.
+            let spoken = loaded.waiting.iter().find(|row| !row.body.silent);
+            let first = spoken.or_else(|| loaded.waiting.first())?;
+            let (run, trace) = (RunId::from(first.message), first.trace.clone());
+            return Some(Self { run, open: false, overdue: None, trace });
+        }
+        let overdue = match &loaded.wait {
+            Wait::Message { deadline_ms: Some(_), note, .. }
+            | Wait::Event { deadline_ms: Some(_), note, .. } => Some(note.clone()),
+            Wait::Message { .. } | Wait::Event { .. } | Wait::Anything => None,
+        }?;
+        Some(Self { run: RunId::generate(), open: false, overdue: Some(overdue), trace: None })
+    }
+}
+
+/// A turn on its way.
+#[derive(Debug)]
+pub(crate) struct Turn<'w> {
+    pub(crate) worker: &'w Worker,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) run: RunId,
+    pub(crate) journal: Journal,
+    pub(crate) kind: SessionKind,
+    pub(crate) waiting: Vec<Waiting>,
+    pub(crate) cancel_upto: i64,
+    /// The inbox's next place when the waiting messages were last read.
+    pub(crate) next_in: i64,
+    /// What was poked about when they were.
+    pub(crate) pokes: u64,
+    pub(crate) stream: Stream,
+    pub(crate) last_target: Option<Target>,
+    pub(crate) deadline: Instant,
+    pub(crate) context_tokens: usize,
+    pub(crate) clock: Clock,
+    /// The turn has begun in the journal, or messages of it are heard.
+    open: bool,
+}
+
+/// Where a turn's time went.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    pub(crate) began: Instant,
+    pub(crate) started_at: Timestamp,
+    pub(crate) model: std::time::Duration,
+    pub(crate) tools: std::time::Duration,
+}
+
+impl<'w> Turn<'w> {
+    fn new(
+        worker: &'w Worker,
+        hold: Arc<Hold>,
+        loaded: Loaded,
+        begun: Begun,
+        mut journal: Journal,
+        began: Instant,
+    ) -> Self {
+        if let Some(text) = &begun.overdue {
+            journal.hear(Entry::Noted { note: Note::DeadlinePassed, text: text.clone() });
+        }
+        let stream = Stream::new(worker.bus.clone(), hold.claim.clone(), begun.run);
+        stream.step(thoughts(journal.turn()));
+        stream.send(DeltaBody::Started);
+        if begun.open || hold.claim.attempts > 1 {
+            stream.send(DeltaBody::StepRestarted);
+        }
+        let kind = loaded.key.parse().map_or(SessionKind::Main, |key: SessionKey| key.kind());
+        let deadline = began + worker.config.turn_deadline;
+        let context_tokens = worker.config.context_tokens;
+        let pokes = hold.signal().borrow().pokes;
+        let clock = Clock {
+            began,
+            started_at: Timestamp::now(),
+            model: std::time::Duration::ZERO,
+            tools: std::time::Duration::ZERO,
+        };
+        Self {
+            worker,
+            hold,
+            run: begun.run,
+            journal,
+            kind,
+            waiting: loaded.waiting,
+            cancel_upto: loaded.cancel_upto,
+            next_in: loaded.next_in,
+            pokes,
+            stream,
+            last_target: loaded.last_target,
+            deadline,
+            context_tokens,
+            clock,
+            open: begun.open || begun.overdue.is_some(),
+        }
+    }
+
+    /// Goes from step to step until the session rests.
+    async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
+        let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        loop {
+            if let Some(completed) = self.boundary().await? {
+                return Ok(completed);
+            }
+            let step = thoughts(self.journal.turn());
+            let span = info_span!("step", step);
+            let effect = |name: &str| self.worker.tools.effect(name);
+            let done = match next(self.journal.entries(), limits, effect) {
+                Step::Rest => return self.put_down().await,
+                Step::Think => self.think(brief, true).instrument(span).await?,
+                Step::ThinkWithoutTools => self.think(brief, false).instrument(span).await?,
+                Step::Call(calls) => {
+                    let calls: Vec<ToolCall> = calls.into_iter().cloned().collect();
+                    self.call(brief, &calls).instrument(span).await?;
+                    None
+                }
+                Step::Unknown(call) => {
+                    let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
+                    let returned = Entry::Returned { call: call.id.clone(), output, failed: true };
+                    self.append(vec![returned]).await?;
+                    None
+                }
+                Step::Refuse(calls) => {
+                    let refused = calls.iter().map(|call| Entry::Returned {
+                        call: call.id.clone(),
+                        output: holdfast_agent::limit_reached(limits),
+                        failed: true,
+                    });
+                    self.append(refused.collect()).await?;
+                    None
+                }
+                Step::Halt => Some(self.fail(&Failure::Halted).await?),
+            };
+            if let Some(completed) = done {
+                return Ok(completed);
+            }
+        }
+    }
+
+    /// Ends a turn that cannot be had, unless its user wants none anyway.
+    async fn refuse(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
+        match self.boundary().await? {
+            Some(completed) => Ok(completed),
+            None => self.fail(failure).await,
+        }
+    }
+
+    /// Between two steps: everything from outside takes effect here.
+    async fn boundary(&mut self) -> Result<Option<Completed>, Error> {
+        fail::point("runner.boundary").await;
+        if self.worker.draining.is_cancelled() {
+            return Err(Error::AskedBack);
+        }
+        let signal = *self.hold.signal().borrow();
+        if signal.pause {
+            return Err(Error::AskedBack);
+        }
+        self.cancel_upto = self.cancel_upto.max(signal.cancel_upto);
+        if self.is_outdated(signal) {
+            self.refresh().await?;
+        }
+        self.desk();
+        match self.intake() {
+            Intake::Cancelled(seqs) => {
+                self.hear_all(&seqs);
+                // What the turn has heard goes with it.
+                let heard = self.heard();
+                let with = heard.iter().any(|seq| seqs.contains(seq));
+                let all: BTreeSet<i64> =
+                    seqs.into_iter().chain(heard.into_iter().filter(|_| with)).collect();
+                Ok(Some(self.cut_short(Note::Cancelled, all.into_iter().collect()).await?))
+            }
+            Intake::Interrupted(seqs) => {
+                self.hear_all(&seqs);
+                Ok(Some(self.cut_short(Note::Interrupted, self.unfinished()).await?))
+            }
+            Intake::Hear(seqs) => {
+                self.hear_all(&seqs);
+                self.desk();
+                if Instant::now() >= self.deadline {
+                    return Ok(Some(self.fail(&Failure::TooLong).await?));
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    pub(crate) const fn is_outdated(&self, signal: Signal) -> bool {
+        signal.next_in > self.next_in || signal.pokes > self.pokes
+    }
+
+    /// Reads again what waits.
+    pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
+        self.pokes = self.hold.signal().borrow().pokes;
+        let loaded = self.worker.sessions.load(&self.hold.claim, 0).await?;
+        if loaded.paused {
+            return Err(Error::AskedBack);
+        }
+        self.waiting = loaded.waiting;
+        self.next_in = loaded.next_in;
+        self.cancel_upto = self.cancel_upto.max(loaded.cancel_upto);
+        Ok(())
+    }
+
+    /// What the waiting messages ask of this turn.
+    pub(crate) fn intake(&self) -> Intake {
+        intake(&self.waiting, &self.heard(), self.open, self.cancel_upto)
+    }
+
+    /// What this turn has heard.
+    pub(crate) fn heard(&self) -> Vec<i64> {
+        match outcome_of(self.journal.entries()) {
+            holdfast_agent::Outcome::Open => seen(self.journal.entries()),
+            holdfast_agent::Outcome::Replied(_)
+            | holdfast_agent::Outcome::Silent
+            | holdfast_agent::Outcome::Ended { .. } => Vec::new(),
+        }
+    }
+
+    /// What this turn has heard and nobody has finished.
+    pub(crate) fn unfinished(&self) -> Vec<i64> {
+        let heard = self.heard();
+        self.waiting.iter().map(|row| row.seq).filter(|seq| heard.contains(seq)).collect()
+    }
+
+    /// The messages of this turn's answer.
+    pub(crate) fn target(&self) -> Option<Target> {
+        reply::target(&self.waiting, &self.heard()).or_else(|| {
+            // A wait that is over has no message of its own.
+            self.heard().is_empty().then(|| self.last_target.clone()).flatten()
+        })
+    }
+
+    fn hear_all(&mut self, seqs: &[i64]) {
+        let heard = self.heard();
+        for row in &self.waiting {
+            if seqs.contains(&row.seq) && !heard.contains(&row.seq) {
+                self.journal.hear(Entry::Heard { seq: row.seq, body: row.body.clone() });
+                self.open |= !row.body.silent;
+            }
+        }
+    }
+
+    /// Lays out what tools need to know.
+    fn desk(&self) {
+        let place = self.target().or_else(|| self.last_target.clone());
+        let mut desk = self.hold.desk();
+        desk.kind = Some(self.kind);
+        desk.place = place;
+    }
+
+    /// Stores what happened.
+    pub(crate) async fn append(&mut self, entries: Vec<Entry>) -> Result<Appended, Error> {
+        let channels: BTreeSet<String> =
+            self.hold.desk().outbox.iter().map(|sent| sent.target.channel.clone()).collect();
+        let appended = self.journal.append(self.run, entries).await?;
+        for channel in channels {
+            self.worker.bus.wake_deliver(&channel);
+        }
+        self.cancel_upto = self.cancel_upto.max(appended.cancel_upto);
+        if appended.pause {
+            return Err(Error::AskedBack);
+        }
+        if appended.next_in > self.next_in {
+            self.refresh().await?;
+        }
+        Ok(appended)
+    }
+
+    /// Before anything that the world could notice: the session must surely be ours.
+    pub(crate) async fn before_effect(&self) -> Result<(), Error> {
+        if self.worker.giving_up.is_cancelled() {
+            return Err(Error::AskedBack);
+        }
+        if self.hold.is_safe() {
+            return Ok(());
+        }
+        // The heartbeat was held up; ask once ourselves.
+        let asked = holdfast_kit::boot_clock::now();
+        let claims = [self.hold.claim.clone()];
+        let renewed = self.worker.sessions.renew(self.worker.id, &claims).await?;
+        match renewed.first() {
+            Some(renewed) if !self.hold.lost.is_cancelled() => {
+                self.hold.extend(asked);
+                self.hold.tell(renewed);
+                Ok(())
+            }
+            _ => Err(Error::Lost),
+        }
+    }
+
+    /// Nothing is to be done after all.
+    async fn put_down(&self) -> Result<Completed, Error> {
+        Ok(self.worker.sessions.yield_to(&self.hold.claim, Wait::Anything).await?)
+    }
+}
+
+/// How many thoughts a turn has had: the number of its next step.
+pub(crate) fn thoughts(turn: &[Entry]) -> usize {
+    turn.iter().filter(|entry| matches!(entry, Entry::Thought { .. })).count()
+}

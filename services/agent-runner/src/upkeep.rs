@@ -1,0 +1,158 @@
+//! What some runner has to do for all sessions: sweep, relay, measure, prune.
+//!
+//! Every runner does all of it; what two do at once they share by `skip locked`.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use holdfast_bus::Subject;
+use holdfast_session::{Event, Retention};
+use serde_json::json;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{trouble::Trouble, worker::Worker};
+
+/// Events that are published in one transaction.
+const BATCH: i64 = 64;
+
+/// Makes orphaned and overdue sessions ready again, and gives up what cannot be done.
+pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = Trouble::new("lost runners are not noticed");
+    while stop.run_until_cancelled(sleep(jittered(worker.config.sweep))).await.is_some() {
+        let swept = match worker.sessions.sweep().await {
+            Ok(swept) => swept,
+            Err(error) => {
+                trouble.begins(&error);
+                continue;
+            }
+        };
+        trouble.ends();
+        if swept.wakes() {
+            let counts = [
+                ("orphaned", swept.orphaned),
+                ("overdue", swept.overdue),
+                ("promoted", swept.promoted),
+                ("dead", swept.dead),
+            ];
+            for (what, count) in counts {
+                metrics::counter!("holdfast_runner_swept_total", "what" => what).increment(count);
+            }
+            debug!(?swept, "swept");
+            worker.wake.notify_one();
+            worker.events.notify_one();
+            worker.bus.wake_run(0);
+        }
+    }
+}
+
+/// Publishes events that turns and others left behind.
+pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = Trouble::new("events are not published");
+    while !stop.is_cancelled() {
+        tokio::select! {
+            () = stop.cancelled() => break,
+            () = worker.events.notified() => {}
+            () = sleep(jittered(worker.config.relay)) => {}
+        }
+        loop {
+            // Without NATS they stay where they are.
+            if !worker.bus.is_connected() {
+                break;
+            }
+            let bus = &worker.bus;
+            let published =
+                worker.sessions.relay(BATCH, async |event: &Event| publish(bus, event).await).await;
+            match published {
+                Ok(count) if count < BATCH.unsigned_abs() => {
+                    trouble.ends();
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    trouble.begins(&error);
+                    break;
+                }
+            }
+        }
+        // Many turns that end together are one look.
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn publish(bus: &holdfast_bus::Bus, event: &Event) -> bool {
+    let subject = Subject::event(event.tenant, &event.family, event.session);
+    let envelope = json!({
+        "id": event.id,
+        "tenant": event.tenant,
+        "session": event.session,
+        "name": event.name,
+        "payload": event.payload,
+    });
+    let id = format!("event-{}", event.id);
+    match bus.publish_event(&subject, &id, Bytes::from(envelope.to_string())).await {
+        Ok(()) => true,
+        Err(holdfast_bus::Error::TooLarge { size, limit }) => {
+            warn!(event.id, size, limit, "an event is too large and is left out");
+            true
+        }
+        Err(error) => {
+            debug!(event.id, error = &error as &dyn std::error::Error, "an event was not published");
+            false
+        }
+    }
+}
+
+/// Measures queues, for `/metrics`. Every runner reports the whole mesh; take the maximum.
+pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = Trouble::new("queues are not measured");
+    while stop.run_until_cancelled(sleep(jittered(worker.config.gauges))).await.is_some() {
+        let gauges = match worker.sessions.gauges().await {
+            Ok(gauges) => gauges,
+            Err(error) => {
+                trouble.begins(&error);
+                continue;
+            }
+        };
+        trouble.ends();
+        metrics::gauge!("holdfast_runner_waiting_sessions").set(count(gauges.waiting_sessions));
+        metrics::gauge!("holdfast_runner_oldest_wait_seconds")
+            .set(gauges.oldest_wait.as_secs_f64());
+        for (state, deliveries) in gauges.deliveries {
+            metrics::gauge!("holdfast_runner_deliveries", "state" => state).set(count(deliveries));
+        }
+        let held = i64::try_from(worker.held.len()).unwrap_or(i64::MAX);
+        metrics::gauge!("holdfast_runner_running_sessions").set(count(held));
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a gauge of more than 2^52 sessions may be off by one")]
+const fn count(number: i64) -> f64 {
+    number as f64
+}
+
+/// Removes what is past its retention.
+pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
+    let trouble = Trouble::new("old rows are not removed");
+    let retention = Retention::default();
+    // Soon after the start, since a process may not live for an hour; but not all at once.
+    let mut wait = jittered(worker.config.prune.min(Duration::from_secs(300)));
+    while stop.run_until_cancelled(sleep(wait)).await.is_some() {
+        match worker.sessions.prune(&retention).await {
+            Ok(pruned) => {
+                trouble.ends();
+                if pruned.rows + pruned.sessions > 0 {
+                    info!(rows = pruned.rows, sessions = pruned.sessions, "pruned");
+                }
+            }
+            Err(error) => trouble.begins(&error),
+        }
+        wait = jittered(worker.config.prune);
+    }
+}
+
+/// Between nine tenths of it and all of it, so that replicas drift apart.
+fn jittered(every: Duration) -> Duration {
+    every.mul_f64(0.9 + 0.1 * rand::random::<f64>())
+}

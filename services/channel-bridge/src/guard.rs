@@ -1,0 +1,245 @@
+//! Which addresses a tenant may make us call.
+//!
+//! A tenant chooses where its webhooks go. Left alone, that would let it knock
+//! at everything that this process can reach and it cannot: the database's port,
+//! the metadata service of a cloud. So an address that is private, local or
+//! special is refused, *after* the name was resolved and for the very address
+//! that is then connected to, or a name could resolve to one thing when it is
+//! checked and to another when it is used. Redirects are not followed.
+
+use std::{
+    error::Error as StdError,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
+
+/// How long connecting may take. What fails within it was surely not sent.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// An address that may not be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` leads to a private address: give one that is reachable from the Internet, \
+     or allow it by `bridge.webhook.allow_private`"
+)]
+pub struct Private(String);
+
+/// Why a text is no address to call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It is no URL of the web.
+    #[error("`{0}` is no address to call: write `https://host/path`")]
+    Url(String),
+    /// It may not be called.
+    #[error(transparent)]
+    Private(#[from] Private),
+}
+
+/// The clients that adapters call platforms with.
+#[derive(Debug, Clone)]
+pub struct Clients {
+    /// For addresses that the operator chose.
+    pub trusted: Client,
+    /// For addresses that a tenant chose.
+    pub guarded: Client,
+    allow_private: bool,
+}
+
+impl Clients {
+    /// Makes the clients.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn new(allow_private: bool) -> reqwest::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let trusted = builder().build()?;
+        let guarded = if allow_private {
+            trusted.clone()
+        } else {
+            // A proxy would resolve names where we cannot look.
+            builder().no_proxy().dns_resolver(Arc::new(Public)).build()?
+        };
+        Ok(Self { trusted, guarded, allow_private })
+    }
+
+    /// Checks an address that a tenant chose, as far as that goes without resolving its name.
+    ///
+    /// # Errors
+    ///
+    /// If it is none, or may not be called.
+    pub fn check(&self, url: &str) -> Result<Url, Refused> {
+        let shown = || url.chars().take(200).collect::<String>();
+        let parsed = Url::parse(url).map_err(|_| Refused::Url(shown()))?;
+        let is_web = matches!(parsed.scheme(), "http" | "https");
+        let Some(host) = parsed.host_str().filter(|host| is_web && !host.is_empty()) else {
+            return Err(Refused::Url(shown()));
+        };
+        // An address needs no resolving, and so does not meet the resolver.
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        if let Ok(address) = address
+            && !self.allow_private
+            && !is_public(address)
+        {
+            return Err(Private(host.to_owned()).into());
+        }
+        Ok(parsed)
+    }
+}
+
+fn builder() -> reqwest::ClientBuilder {
+    Client::builder()
+        .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+        .redirect(Policy::none())
+        .connect_timeout(CONNECT)
+        .tcp_nodelay(true)
+        .pool_idle_timeout(Duration::from_secs(60))
+}
+
+/// Whether an error of a guarded client is that the address may not be called.
+#[must_use]
+pub fn refusal(error: &reqwest::Error) -> Option<Private> {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(private) = error.downcast_ref::<Private>() {
+            return Some(private.clone());
+        }
+        source = error.source();
+    }
+    None
+}
+
+/// Resolves names to public addresses only.
+#[derive(Debug)]
+struct Public;
+
+impl Resolve for Public {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            let public: Vec<SocketAddr> =
+                found.iter().copied().filter(|address| is_public(address.ip())).collect();
+            if public.is_empty() && !found.is_empty() {
+                return Err(Private(host).into());
+            }
+            let addresses: Addrs = Box::new(public.into_iter());
+            Ok(addresses)
+        })
+    }
+}
+
+/// Whether an address is one of the public Internet.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_public_v4(v4),
+        IpAddr::V6(v6) => is_public_v6(v6),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let is_special = address.is_private()
+        || address.is_loopback()
+        || address.is_link_local()
+        || address.is_multicast()
+        || address.is_documentation()
+        || a == 0
+        || a >= 240
+        // Behind a carrier's NAT; IETF's own; benchmarks; the old 6to4 relays.
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 198 && (b == 18 || b == 19))
+        || (a == 192 && b == 88 && c == 99);
+    !is_special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    if let Some(v4) = address.to_ipv4_mapped() {
+        return is_public_v4(v4);
+    }
+    let [a, b, c, d, e, f, g, h] = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match (a, b) {
+        // NAT64 and 6to4 lead to the IPv4 address inside.
+        (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => embedded(g, h),
+        (0x2002, _) => embedded(b, c),
+        // Teredo, ORCHID, benchmarks, documentation.
+        (0x2001, 0..=0x1ff | 0xdb8) => false,
+        // Only this eighth of the space is given out.
+        _ => a & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn public(address: &str) -> bool {
+        is_public(address.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_of_the_internet_are_public() {
+        for address in ["1.1.1.1", "149.154.167.220", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"] {
+            assert!(public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_private_local_or_special_is_not() {
+        for address in [
+            "127.0.0.1", "127.8.9.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+            "100.64.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "240.0.0.1",
+            "192.0.0.1", "198.18.0.1", "192.0.2.1", "::", "::1", "fe80::1", "fc00::1", "fd12::1",
+            "ff02::1", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::",
+            "2001:db8::1", "2001::1",
+        ] {
+            assert!(!public(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_needs_no_resolving_is_checked_too() {
+        let clients = Clients::new(false).unwrap();
+
+        for url in ["http://127.0.0.1/x", "http://[::1]:80/", "http://2130706433/", "http://0x7f.1/"] {
+            assert!(matches!(clients.check(url), Err(Refused::Private(_))), "{url}");
+        }
+        for url in ["ftp://x/", "file:///etc/passwd", "x", "https://", ""] {
+            assert!(matches!(clients.check(url), Err(Refused::Url(_))), "{url}");
+        }
+        assert!(clients.check("https://example.com/hook").is_ok());
+        assert!(Clients::new(true).unwrap().check("http://127.0.0.1/x").is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_home_is_refused_when_it_is_used() {
+        let clients = Clients::new(false).unwrap();
+
+        let error = clients.guarded.get("http://localhost:9/").send().await.unwrap_err();
+
+        assert!(refusal(&error).unwrap().to_string().starts_with("`localhost` leads"));
+    }
+
+    #[tokio::test]
+    async fn a_host_that_refuses_is_no_private_address() {
+        let clients = Clients::new(true).unwrap();
+
+        let error = clients.guarded.get("http://127.0.0.1:1/").send().await.unwrap_err();
+
+        assert!(error.is_connect());
+        assert_eq!(refusal(&error), None);
+    }
+}

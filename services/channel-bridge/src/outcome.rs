@@ -1,0 +1,229 @@
+//! How one try to send ended, and what follows from it (spec CHN-022).
+//!
+//! An adapter says what it knows; the channel's class and the number of tries
+//! decide the rest, here and nowhere else.
+//!
+//! | outcome | plain | keyed |
+//! |---|---|---|
+//! | sent | sent | sent |
+//! | surely not sent | again, later | again, later |
+//! | refused | dead | dead |
+//! | unsure | unknown | again, later, with the same key |
+
+use std::time::Duration;
+
+use holdfast_kit::Backoff;
+use holdfast_session::Sent;
+use holdfast_types::DeliveryClass;
+
+/// The longest reason that is kept, in characters.
+const REASON: usize = 300;
+
+/// What an adapter knows of one try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// The platform has it.
+    Sent {
+        /// What the platform calls it.
+        platform_id: String,
+    },
+    /// It surely has not: nothing left this machine, or it was told to come back.
+    NotSent {
+        /// Why.
+        reason: String,
+        /// When the platform wants to be asked again.
+        after: Option<Duration>,
+    },
+    /// It refuses, and would again.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Nobody can know.
+    Unsure {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Outcome {
+    /// It was surely not sent, and nobody said when to try again.
+    #[must_use]
+    pub fn not_sent(reason: impl Into<String>) -> Self {
+        Self::NotSent { reason: reason.into(), after: None }
+    }
+
+    /// The platform refuses.
+    #[must_use]
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self::Refused { reason: reason.into() }
+    }
+
+    /// Nobody can know.
+    #[must_use]
+    pub fn unsure(reason: impl Into<String>) -> Self {
+        Self::Unsure { reason: reason.into() }
+    }
+
+    /// The label of its metric.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Sent { .. } => "sent",
+            Self::NotSent { .. } => "not_sent",
+            Self::Refused { .. } => "refused",
+            Self::Unsure { .. } => "unsure",
+        }
+    }
+}
+
+/// How often a delivery is tried, and how fast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retry {
+    /// The waits: each is within a tenth of what doubling gives, so that they add up as planned.
+    pub backoff: Backoff,
+    /// After how many tries it is given up.
+    pub tries: u32,
+}
+
+impl Retry {
+    /// Waits of 400 ms doubling to 30 s, for about so long in all.
+    #[must_use]
+    pub fn lasting(total: Duration) -> Self {
+        let backoff = Backoff::new(Duration::from_millis(400), Duration::from_secs(30));
+        let mut waited = Duration::ZERO;
+        let mut tries = 1;
+        while waited < total {
+            waited += backoff.cap(tries - 1);
+            tries += 1;
+        }
+        Self { backoff, tries }
+    }
+
+    /// What is recorded of try number `attempt`, the first being 1.
+    #[must_use]
+    pub fn settle(&self, class: DeliveryClass, attempt: u32, outcome: Outcome) -> Sent {
+        let is_last = attempt >= self.tries;
+        match outcome {
+            Outcome::Sent { platform_id } => Sent::Yes { platform_id },
+            Outcome::Refused { reason } => Sent::Refused { reason: short(reason) },
+            Outcome::NotSent { reason, .. } if is_last => {
+                Sent::Refused { reason: short(format!("given up after {attempt} tries: {reason}")) }
+            }
+            Outcome::NotSent { reason, after } => {
+                // A little later than told: all that were told the same do not come back at once.
+                let told = after.map(|after| after + jitter(Duration::from_millis(500)));
+                let after = told.unwrap_or_else(|| self.pause(attempt));
+                Sent::Again { after, reason: short(reason) }
+            }
+            Outcome::Unsure { reason } => match class {
+                DeliveryClass::Keyed if !is_last => {
+                    Sent::Again { after: self.pause(attempt), reason: short(reason) }
+                }
+                DeliveryClass::Keyed | DeliveryClass::Reconcilable | DeliveryClass::Plain => {
+                    Sent::Unknown { reason: short(reason) }
+                }
+            },
+        }
+    }
+
+    fn pause(&self, attempt: u32) -> Duration {
+        let cap = self.backoff.cap(attempt.saturating_sub(1));
+        cap.mul_f64(0.9) + jitter(cap / 5)
+    }
+}
+
+fn jitter(most: Duration) -> Duration {
+    most.mul_f64(rand::random())
+}
+
+fn short(reason: String) -> String {
+    match reason.char_indices().nth(REASON) {
+        Some((at, _)) => format!("{} …", &reason[..at]),
+        None => reason,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn what_is_sent_or_refused_is_final() {
+        let retry = Retry::lasting(HOUR);
+        let sent = Outcome::Sent { platform_id: "7".into() };
+
+        assert!(matches!(retry.settle(DeliveryClass::Plain, 1, sent),
+            Sent::Yes { platform_id } if platform_id == "7"));
+        assert!(matches!(retry.settle(DeliveryClass::Keyed, 1, Outcome::refused("no")),
+            Sent::Refused { reason } if reason == "no"));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_sent_again_only_where_that_is_safe() {
+        let retry = Retry::lasting(HOUR);
+        let settle = |class| retry.settle(class, 1, Outcome::unsure("lost"));
+
+        assert!(matches!(settle(DeliveryClass::Plain), Sent::Unknown { .. }));
+        assert!(matches!(settle(DeliveryClass::Keyed), Sent::Again { .. }));
+    }
+
+    #[test]
+    fn what_was_surely_not_sent_is_tried_for_about_an_hour() {
+        let retry = Retry::lasting(HOUR);
+        let mut waited = Duration::ZERO;
+        let mut attempt = 1;
+        let last = loop {
+            match retry.settle(DeliveryClass::Plain, attempt, Outcome::not_sent("no route")) {
+                Sent::Again { after, .. } => waited += after,
+                last => break last,
+            }
+            attempt += 1;
+        };
+
+        assert!(matches!(last, Sent::Refused { reason } if reason.contains("no route")));
+        assert!((HOUR * 9 / 10..HOUR * 12 / 10).contains(&waited), "{waited:?}");
+    }
+
+    #[test]
+    fn the_first_waits_are_short_and_none_is_past_its_most() {
+        let retry = Retry::lasting(HOUR);
+
+        assert!(retry.pause(1) <= Duration::from_millis(440));
+        assert!(retry.pause(1) >= Duration::from_millis(360));
+        assert!(retry.pause(60) <= Duration::from_secs(33));
+    }
+
+    #[test]
+    fn a_platform_that_says_when_is_not_asked_before() {
+        let after = Some(Duration::from_secs(40));
+        let outcome = Outcome::NotSent { reason: "429".into(), after };
+
+        let sent = Retry::lasting(HOUR).settle(DeliveryClass::Plain, 1, outcome);
+
+        let Sent::Again { after, .. } = sent else { panic!("{sent:?}") };
+        assert!(after >= Duration::from_secs(40) && after <= Duration::from_millis(40_500));
+    }
+
+    #[test]
+    fn a_keyed_one_whose_last_try_is_unsure_is_not_called_dead() {
+        let retry = Retry::lasting(Duration::from_secs(1));
+
+        let last = retry.settle(DeliveryClass::Keyed, retry.tries, Outcome::unsure("500"));
+
+        assert!(matches!(last, Sent::Unknown { .. }));
+    }
+
+    #[test]
+    fn a_long_reason_is_shortened_between_characters() {
+        let Sent::Refused { reason } =
+            Retry::lasting(HOUR).settle(DeliveryClass::Plain, 1, Outcome::refused("é".repeat(999)))
+        else {
+            panic!("not refused")
+        };
+
+        assert_eq!(reason.chars().count(), REASON + 2);
+    }
+}

@@ -1,0 +1,186 @@
+//! Telegram: one bot for each account.
+//!
+//! Telegram takes no idempotency key and cannot be asked what arrived, so a
+//! reply whose fate is hidden is `unknown` and is never sent again by itself.
+//!
+//! | file | what |
+//! |---|---|
+//! | `client` | the methods of the Bot API |
+//! | `judge` | what an update is |
+//! | `inbound` | from an update to the gateway |
+//! | `poll` | one poller for each bot |
+//! | `render` | Markdown as Telegram's HTML |
+
+mod client;
+mod inbound;
+mod judge;
+mod poll;
+mod render;
+mod wire;
+
+use futures::future::BoxFuture;
+use holdfast_session::Delivery;
+use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use self::{client::{Bot, CallError, Outgoing}, inbound::Refusals, wire::Me};
+use crate::{
+    Outcome,
+    account::{Mode, Parse, TelegramSettings, Unusable},
+    adapter::ChannelAdapter,
+    guard::Clients,
+    ingest::Ingest,
+    split::utf16,
+};
+
+pub use inbound::Taken;
+pub use poll::{Poller, register};
+
+/// The channel's name.
+pub const CHANNEL: &str = "telegram";
+
+/// The longest message, in UTF-16 units.
+const LONGEST: usize = 4096;
+
+/// One bot.
+#[derive(Debug)]
+pub struct Telegram {
+    tenant: TenantId,
+    id: AccountId,
+    name: String,
+    settings: TelegramSettings,
+    webhook_secret: Option<SecretString>,
+    bot: Bot,
+    me: OnceCell<Me>,
+    refusals: Refusals,
+    ingest: Ingest,
+}
+
+impl Telegram {
+    /// The bot with these settings. Telegram is not asked anything yet.
+    ///
+    /// # Errors
+    ///
+    /// If the settings cannot be used.
+    pub fn new(
+        (tenant, id, name): (TenantId, AccountId, String),
+        (settings, secrets): (&Value, &Value),
+        (clients, api_base, ingest): (&Clients, &str, &Ingest),
+    ) -> Result<Self, Unusable> {
+        let (settings, secrets) = TelegramSettings::read(settings, secrets)?;
+        let (http, base) = match &settings.api_base {
+            None => (&clients.trusted, api_base),
+            Some(base) => {
+                clients.check(base).map_err(|error| Unusable::Settings(error.to_string()))?;
+                (&clients.guarded, base.as_str())
+            }
+        };
+        let bot = Bot::new(http.clone(), base, &secrets.token).map_err(|_| {
+            Unusable::Secrets("`token` is none: copy it from @BotFather, `123456:ABC-DEF`")
+        })?;
+        Ok(Self {
+            tenant,
+            id,
+            name,
+            settings,
+            webhook_secret: secrets.webhook_secret,
+            bot,
+            me: OnceCell::new(),
+            refusals: Refusals::default(),
+            ingest: ingest.clone(),
+        })
+    }
+
+    /// How its updates come.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    async fn say(&self, part: &Delivery) -> Outcome {
+        let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
+            return Outcome::refused("the topic is no number");
+        };
+        let message = Outgoing {
+            chat: &part.target.chat,
+            thread,
+            // The first part answers; the others follow it.
+            reply_to: part.target.reply_to.as_deref().filter(|_| part.part == 0).and_then(|id| id.parse().ok()),
+            text: &part.text,
+            html: false,
+        };
+        let html = match self.settings.parse {
+            Parse::Html => render::html(&part.text).filter(|html| utf16(html) <= LONGEST),
+            Parse::Plain => None,
+        };
+        let Some(html) = html else { return self.send_to(message).await };
+        match self.bot.send_message(Outgoing { text: &html, html: true, ..message }).await {
+            // Refused, so surely not sent: the text is worth more than its looks.
+            Err(CallError::Refused { status: 400, description, .. })
+                if description.contains("parse entities") =>
+            {
+                tracing::warn!(delivery.id = %part.id, "telegram cannot parse what was rendered; sending plain text");
+                self.send_to(message).await
+            }
+            Err(CallError::Refused { moved_to: Some(chat), .. }) => {
+                let chat = chat.to_string();
+                self.send_to(Outgoing { chat: &chat, text: &html, html: true, ..message }).await
+            }
+            sent => outcome(sent),
+        }
+    }
+
+    /// Sends, and follows a group that has become a supergroup.
+    async fn send_to(&self, message: Outgoing<'_>) -> Outcome {
+        match self.bot.send_message(message).await {
+            Err(CallError::Refused { moved_to: Some(chat), .. }) => {
+                let chat = chat.to_string();
+                outcome(self.bot.send_message(Outgoing { chat: &chat, ..message }).await)
+            }
+            sent => outcome(sent),
+        }
+    }
+}
+
+fn outcome(sent: Result<wire::MessageId, CallError>) -> Outcome {
+    match sent {
+        Ok(message) => Outcome::Sent { platform_id: message.message_id.to_string() },
+        Err(CallError::RateLimited { after }) => Outcome::NotSent {
+            reason: "telegram asks to wait (429)".to_owned(),
+            after: Some(after),
+        },
+        Err(error @ CallError::NotSent(_)) => Outcome::not_sent(error.to_string()),
+        Err(error @ CallError::Unsure(_)) => Outcome::unsure(error.to_string()),
+        Err(error @ CallError::Refused { .. }) => Outcome::refused(error.to_string()),
+    }
+}
+
+impl ChannelAdapter for Telegram {
+    fn channel(&self) -> &'static str {
+        CHANNEL
+    }
+
+    fn class(&self) -> DeliveryClass {
+        DeliveryClass::Plain
+    }
+
+    fn is_allowed(&self, sender: &Sender) -> bool {
+        self.settings.allow.allows(&sender.id, &sender.name)
+    }
+
+    /// As it is, which is what is sent if Telegram does not like how it was rendered, and as
+    /// rendered with its tags, which is more than Telegram counts.
+    fn fits(&self, text: &str) -> bool {
+        utf16(text) <= LONGEST
+            && match self.settings.parse {
+                Parse::Html => render::html(text).is_none_or(|html| utf16(&html) <= LONGEST),
+                Parse::Plain => true,
+            }
+    }
+
+    fn send<'a>(&'a self, part: &'a Delivery) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.say(part))
+    }
+}

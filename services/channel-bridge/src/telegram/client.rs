@@ -1,0 +1,343 @@
+//! The few methods of Telegram's Bot API that the bridge needs.
+//!
+//! The token is part of every URL. So no URL is ever logged or put into an error,
+//! and the errors of the HTTP client are stripped of theirs.
+
+use std::{fmt, time::Duration};
+
+use reqwest::{Client, StatusCode};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::wire::{Me, MessageId};
+use crate::guard;
+
+/// How long a call may take, a poll's own wait apart.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The most bytes of an answer that are read: a hundred updates are far below.
+const LARGEST: usize = 8 * 1024 * 1024;
+
+/// The updates that are asked for; others are not even sent.
+const UPDATES: [&str; 2] = ["message", "edited_message"];
+
+/// A text that is no bot's token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the token is none: copy it from @BotFather, it looks like `123456:ABC-DEF`")]
+pub struct InvalidToken;
+
+/// Why a call came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// It surely did not arrive.
+    #[error("telegram was not reached: {0}")]
+    NotSent(String),
+    /// Nobody can know whether it was done.
+    #[error("telegram's answer was lost: {0}")]
+    Unsure(String),
+    /// Too much, too fast.
+    #[error("telegram asks to wait {after:?}")]
+    RateLimited {
+        /// How long.
+        after: Duration,
+    },
+    /// It was refused.
+    #[error("telegram refused ({status}): {description}")]
+    Refused {
+        /// The status.
+        status: u16,
+        /// Why, in Telegram's words.
+        description: String,
+        /// The chat is now another: a group became a supergroup.
+        moved_to: Option<i64>,
+    },
+}
+
+/// One bot.
+#[derive(Clone)]
+pub struct Bot {
+    http: Client,
+    base: SecretString,
+}
+
+impl fmt::Debug for Bot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bot").finish_non_exhaustive()
+    }
+}
+
+/// A message to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// Where to: a number, or `@name`.
+    pub chat: &'a str,
+    /// The topic in it.
+    pub thread: Option<i64>,
+    /// The message that it answers.
+    pub reply_to: Option<i64>,
+    /// The text.
+    pub text: &'a str,
+    /// It is HTML.
+    pub html: bool,
+}
+
+impl Bot {
+    /// The bot with this token, at the server with this base URL.
+    ///
+    /// # Errors
+    ///
+    /// If the token is none.
+    pub fn new(http: Client, api_base: &str, token: &SecretString) -> Result<Self, InvalidToken> {
+        let secret = token.expose_secret();
+        // It becomes part of a path: nothing in it may mean anything there.
+        let is_token = secret.split_once(':').is_some_and(|(id, rest)| {
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            !id.is_empty() && id.chars().all(|c| c.is_ascii_digit())
+                && !rest.is_empty() && rest.chars().all(plain)
+        });
+        if !is_token {
+            return Err(InvalidToken);
+        }
+        let base = format!("{}/bot{secret}", api_base.trim_end_matches('/'));
+        Ok(Self { http, base: base.into() })
+    }
+
+    /// Who the bot is.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn get_me(&self) -> Result<Me, CallError> {
+        self.call("getMe", &json!({}), PATIENCE).await
+    }
+
+    /// The updates from `offset` on, after waiting up to `wait` for the first. Those before are
+    /// confirmed by it: Telegram forgets them.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn get_updates(
+        &self,
+        offset: Option<i64>,
+        wait: Duration,
+    ) -> Result<Vec<Value>, CallError> {
+        let mut params = json!({"timeout": wait.as_secs(), "allowed_updates": UPDATES});
+        if let Some(offset) = offset {
+            params["offset"] = offset.into();
+        }
+        self.call("getUpdates", &params, wait + PATIENCE).await
+    }
+
+    /// Sends a message.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn send_message(&self, message: Outgoing<'_>) -> Result<MessageId, CallError> {
+        let mut params = json!({"chat_id": message.chat, "text": message.text});
+        if let Ok(chat) = message.chat.parse::<i64>() {
+            params["chat_id"] = chat.into();
+        }
+        if message.html {
+            params["parse_mode"] = "HTML".into();
+        }
+        if let Some(thread) = message.thread {
+            params["message_thread_id"] = thread.into();
+        }
+        if let Some(id) = message.reply_to {
+            params["reply_parameters"] =
+                json!({"message_id": id, "allow_sending_without_reply": true});
+        }
+        self.call("sendMessage", &params, PATIENCE).await
+    }
+
+    /// Shows that the bot is at it.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn send_typing(&self, chat: i64, thread: Option<i64>) -> Result<(), CallError> {
+        let mut params = json!({"chat_id": chat, "action": "typing"});
+        if let Some(thread) = thread {
+            params["message_thread_id"] = thread.into();
+        }
+        self.call::<bool>("sendChatAction", &params, PATIENCE).await.map(drop)
+    }
+
+    /// Has updates posted to `url`, with `secret` in a header.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn set_webhook(&self, url: &str, secret: &SecretString) -> Result<(), CallError> {
+        let params = json!({"url": url, "secret_token": secret.expose_secret(),
+            "allowed_updates": UPDATES, "max_connections": 10});
+        self.call::<bool>("setWebhook", &params, PATIENCE).await.map(drop)
+    }
+
+    /// Has updates wait to be polled. What waits already is kept.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn delete_webhook(&self) -> Result<(), CallError> {
+        self.call::<bool>("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &impl Serialize,
+        patience: Duration,
+    ) -> Result<T, CallError> {
+        let url = format!("{}/{method}", self.base.expose_secret());
+        let sent = self.http.post(url).timeout(patience).json(params).send().await;
+        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let status = response.status();
+        let body = read(response).await?;
+        answer(status, &body)
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    ok: bool,
+    result: Option<T>,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Parameters,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Parameters {
+    retry_after: Option<u64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+/// An error that came instead of an answer; its URL must be gone already.
+fn lost(error: &reqwest::Error) -> CallError {
+    if let Some(private) = guard::refusal(error) {
+        let description = private.to_string();
+        return CallError::Refused { status: 0, description, moved_to: None };
+    }
+    if error.is_connect() {
+        return CallError::NotSent("the connection could not be made".to_owned());
+    }
+    if error.is_builder() {
+        let description = "`api_base` is no address".to_owned();
+        return CallError::Refused { status: 0, description, moved_to: None };
+    }
+    CallError::Unsure(if error.is_timeout() { "it took too long" } else { "the connection broke" }.to_owned())
+}
+
+async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
+    let mut body = Vec::new();
+    while let Some(chunk) =
+        response.chunk().await.map_err(|error| lost(&error.without_url()))?
+    {
+        if body.len() + chunk.len() > LARGEST {
+            return Err(CallError::Unsure(format!("it has more than {LARGEST} bytes")));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+fn answer<T: DeserializeOwned>(status: StatusCode, body: &[u8]) -> Result<T, CallError> {
+    let parsed = serde_json::from_slice::<Answer<T>>(body).ok();
+    if status.is_success() {
+        // A success that cannot be read may be a stranger's, or ours and done.
+        return match parsed {
+            Some(Answer { ok: true, result: Some(result), .. }) => Ok(result),
+            Some(_) | None => Err(CallError::Unsure("it cannot be read".to_owned())),
+        };
+    }
+    let (description, parameters) =
+        parsed.map_or_else(Default::default, |answer| (answer.description, answer.parameters));
+    match status {
+        StatusCode::TOO_MANY_REQUESTS => {
+            let after = Duration::from_secs(parameters.retry_after.unwrap_or(1).min(3600));
+            Err(CallError::RateLimited { after })
+        }
+        StatusCode::REQUEST_TIMEOUT => Err(CallError::NotSent("it timed out (408)".to_owned())),
+        status if status.is_server_error() => {
+            Err(CallError::Unsure(format!("status {}", status.as_u16())))
+        }
+        status => Err(CallError::Refused {
+            status: status.as_u16(),
+            description,
+            moved_to: parameters.migrate_to_chat_id,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(code: u16, body: &str) -> Result<MessageId, CallError> {
+        answer(StatusCode::from_u16(code).unwrap(), body.as_bytes())
+    }
+
+    #[test]
+    fn an_answer_is_told_by_its_status() {
+        let refused = |status, description: &str, moved_to| {
+            Err(CallError::Refused { status, description: description.into(), moved_to })
+        };
+
+        assert_eq!(
+            status(200, r#"{"ok":true,"result":{"message_id":7,"new":1}}"#),
+            Ok(MessageId { message_id: 7 })
+        );
+        assert_eq!(
+            status(403, r#"{"ok":false,"description":"bot was blocked"}"#),
+            refused(403, "bot was blocked", None)
+        );
+        assert_eq!(
+            status(400, r#"{"ok":false,"description":"x","parameters":{"migrate_to_chat_id":-9}}"#),
+            refused(400, "x", Some(-9))
+        );
+        assert_eq!(
+            status(429, r#"{"ok":false,"parameters":{"retry_after":5}}"#),
+            Err(CallError::RateLimited { after: Duration::from_secs(5) })
+        );
+        assert!(matches!(status(408, ""), Err(CallError::NotSent(_))));
+        for (code, body) in [(500, ""), (502, "<html>"), (200, "<html>"), (200, r#"{"ok":false}"#)] {
+            assert!(matches!(status(code, body), Err(CallError::Unsure(_))), "{code} {body}");
+        }
+        assert_eq!(status(404, "<html>"), refused(404, "", None));
+    }
+
+    #[test]
+    fn what_is_no_token_is_refused() {
+        holdfast_kit::tls::install_crypto();
+        for token in ["", "abc", "12", "12:", ":abc", "12:a/b", "12:a?b", "1a:abc", "12:a b"] {
+            assert!(Bot::new(Client::new(), "http://x", &token.into()).is_err(), "{token}");
+        }
+        assert!(Bot::new(Client::new(), "http://x", &"12:AB-c_d".into()).is_ok());
+    }
+
+    #[tokio::test]
+    async fn no_error_shows_the_token() {
+        holdfast_kit::tls::install_crypto();
+        for base in ["http://127.0.0.1:1", "http://nowhere.invalid", "nonsense", "http://[::bad"] {
+            let bot = Bot::new(Client::new(), base, &"12:SECRET".into()).unwrap();
+
+            let error = bot.get_me().await.unwrap_err();
+
+            assert!(!format!("{error} {error:?} {bot:?}").contains("SECRET"), "{error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_cannot_connect_was_not_sent() {
+        holdfast_kit::tls::install_crypto();
+        let bot = Bot::new(Client::new(), "http://127.0.0.1:1", &"12:a".into()).unwrap();
+
+        assert!(matches!(bot.get_me().await, Err(CallError::NotSent(_))));
+    }
+}

@@ -1,0 +1,239 @@
+//! From an update to the gateway.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+use subtle::ConstantTimeEq as _;
+use tokio::time::Instant;
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use super::{
+    CHANNEL, Telegram,
+    client::{CallError, Outgoing},
+    judge::{Verdict, judge},
+    wire::{Me, Update},
+};
+use crate::{ingest::Refusal, meter};
+
+/// How often a stranger is told that they may not.
+const REFUSE_EVERY: Duration = Duration::from_secs(3600);
+
+/// Strangers that are remembered. Past it nobody is told anything.
+const STRANGERS: usize = 10_000;
+
+/// What became of an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// It is dealt with: the platform may forget it.
+    Done,
+    /// It is not: the platform must send it again.
+    NotNow,
+}
+
+/// How long one is prepared to wait for the gateway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patience {
+    /// Telegram calls again by itself.
+    Once,
+    /// Everything else of the bot waits behind this.
+    Long,
+}
+
+impl Telegram {
+    /// Who the bot is. Asked once, and again until Telegram has answered.
+    ///
+    /// # Errors
+    ///
+    /// If Telegram has not.
+    pub(super) async fn me(&self) -> Result<&Me, CallError> {
+        self.me.get_or_try_init(|| self.bot.get_me()).await
+    }
+
+    /// Whether a caller of the webhook is Telegram.
+    #[must_use]
+    pub fn is_called_by(&self, secret: &str) -> bool {
+        let ours = self.webhook_secret.as_ref();
+        ours.is_some_and(|ours| {
+            bool::from(ours.expose_secret().as_bytes().ct_eq(secret.as_bytes()))
+        })
+    }
+
+    /// Takes an update that Telegram posted.
+    pub async fn take_posted(&self, update: Value) -> Taken {
+        if self.me().await.is_err() {
+            return Taken::NotNow;
+        }
+        self.take(update, Patience::Once).await
+    }
+
+    /// Takes an update. [`me`](Self::me) must have been asked.
+    pub(super) async fn take(&self, update: Value, patience: Patience) -> Taken {
+        let id = update["update_id"].as_i64().unwrap_or_default();
+        let span = info_span!(
+            "update",
+            channel = CHANNEL,
+            tenant.id = %self.tenant,
+            account.id = %self.id,
+            update.id = id,
+        );
+        self.judged(update, id, patience).instrument(span).await
+    }
+
+    async fn judged(&self, update: Value, id: i64, patience: Patience) -> Taken {
+        let Some(me) = self.me.get() else { return Taken::NotNow };
+        let update: Update = match serde_json::from_value(update) {
+            Ok(update) => update,
+            Err(_) => {
+                // It would come again for ever. Its content stays out of the log.
+                warn!(update.id = id, "an update is not understood and is passed over");
+                return done("malformed");
+            }
+        };
+        match judge(update, &self.settings, me) {
+            Verdict::Ignore(why) => {
+                debug!(why, "an update is nothing to us");
+                done("ignored")
+            }
+            Verdict::Refuse { chat, sender } => {
+                self.refuse(chat, &sender).await;
+                done("not_allowed")
+            }
+            Verdict::Take(request) => {
+                let request = AcceptRequest {
+                    account_id: self.id.to_string(),
+                    channel: CHANNEL.to_owned(),
+                    account: self.name.clone(),
+                    ..*request
+                };
+                self.offer(request, patience).await
+            }
+        }
+    }
+
+    async fn offer(&self, request: AcceptRequest, patience: Patience) -> Taken {
+        let (chat, thread) = (request.reply_chat.parse().ok(), request.reply_thread.parse().ok());
+        let silent = request.silent;
+        let offered = match patience {
+            Patience::Once => self.ingest.accept(self.tenant, request).await,
+            Patience::Long => self.ingest.accept_patiently(self.tenant, request).await,
+        };
+        match offered {
+            Ok(AcceptResponse { duplicate: true, .. }) | Err(Refusal::Reused(_)) => {
+                done("duplicate")
+            }
+            Ok(_) => {
+                if let Some(chat) = chat.filter(|_| !silent) {
+                    self.type_in(chat, thread);
+                }
+                done(if silent { "silent" } else { "accepted" })
+            }
+            Err(refusal @ (Refusal::Away(_) | Refusal::Forbidden(_))) => {
+                debug!(%refusal, "an update waits at telegram");
+                meter::update(CHANNEL, "unavailable");
+                Taken::NotNow
+            }
+            Err(Refusal::Full { .. } | Refusal::Broken(_)) if patience == Patience::Once => {
+                meter::update(CHANNEL, "unavailable");
+                Taken::NotNow
+            }
+            Err(refusal) => {
+                warn!(%refusal, "an update cannot be taken, and its sender is told");
+                if let Some(chat) = chat.filter(|_| !silent) {
+                    self.tell(chat, thread, "This message could not be taken in. Please try again later.").await;
+                }
+                done("rejected")
+            }
+        }
+    }
+
+    /// Shows that the bot is at it, if Telegram likes; nobody waits for it.
+    fn type_in(&self, chat: i64, thread: Option<i64>) {
+        let bot = self.bot.clone();
+        tokio::spawn(async move {
+            if let Err(error) = bot.send_typing(chat, thread).await {
+                debug!(%error, "typing was not shown");
+            }
+        });
+    }
+
+    /// Tells strangers their number, so that the owner can allow them; now and then only, and
+    /// not if Telegram is in a bad mood.
+    async fn refuse(&self, chat: i64, sender: &str) {
+        if self.refusals.is_due(sender) {
+            let text = format!(
+                "You are not allowed to write to this assistant. \
+                 Its owner can allow you by your id: {sender}"
+            );
+            self.tell(chat, None, &text).await;
+        }
+    }
+
+    async fn tell(&self, chat: i64, thread: Option<i64>, text: &str) {
+        let chat = chat.to_string();
+        let message = Outgoing { chat: &chat, thread, reply_to: None, text, html: false };
+        if let Err(error) = self.bot.send_message(message).await {
+            debug!(%error, "a sender was not told");
+        }
+    }
+}
+
+fn done(outcome: &'static str) -> Taken {
+    meter::update(CHANNEL, outcome);
+    Taken::Done
+}
+
+/// Who was told that they may not, and when.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<HashMap<String, Instant>>);
+
+impl Refusals {
+    fn is_due(&self, sender: &str) -> bool {
+        let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.get(sender).is_some_and(|at| at.elapsed() < REFUSE_EVERY) {
+            return false;
+        }
+        if told.len() >= STRANGERS {
+            told.retain(|_, at| at.elapsed() < REFUSE_EVERY);
+        }
+        if told.len() >= STRANGERS {
+            return false;
+        }
+        told.insert(sender.to_owned(), Instant::now());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_is_told_once_an_hour() {
+        let refusals = Refusals::default();
+
+        assert!(refusals.is_due("7"));
+        assert!(!refusals.is_due("7"));
+        assert!(refusals.is_due("8"));
+        tokio::time::advance(REFUSE_EVERY).await;
+        assert!(refusals.is_due("7"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_crowd_of_strangers_is_not_remembered_for_ever() {
+        let refusals = Refusals::default();
+        for n in 0..STRANGERS {
+            assert!(refusals.is_due(&n.to_string()));
+        }
+
+        assert!(!refusals.is_due("one more"));
+        tokio::time::advance(REFUSE_EVERY).await;
+        assert!(refusals.is_due("one more"));
+        assert_eq!(refusals.0.lock().unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,375 @@
+//! What an update is: a message to take in, one to refuse, or nothing to us.
+//!
+//! Pure: it sees the update, the account's settings and who the bot is, and
+//! decides. An edit is a message of its own that says so, since what was said
+//! before has been heard already.
+
+use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
+
+use super::wire::{Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
+use crate::account::TelegramSettings;
+
+/// What an edit's text begins with.
+const EDITED: &str = "[edited message] ";
+
+/// The most characters that are repeated of a message that is answered.
+const REPLIED: usize = 500;
+
+/// What becomes of an update.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// It is for the gateway. What the account adds is still empty.
+    Take(Box<AcceptRequest>),
+    /// It is from somebody who may not, in a chat of their own.
+    Refuse {
+        /// The chat.
+        chat: i64,
+        /// The sender.
+        sender: String,
+    },
+    /// It is nothing to us; why, for the metric.
+    Ignore(&'static str),
+}
+
+/// Judges an update.
+#[must_use]
+pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
+    let (message, is_edit) = match (update.message, update.edited_message) {
+        (Some(message), _) => (message, false),
+        (None, Some(message)) => (message, true),
+        (None, None) => return Verdict::Ignore("kind"),
+    };
+    let Some(author) = Author::of(&message) else { return Verdict::Ignore("author") };
+    let is_group = match message.chat.kind {
+        ChatKind::Private => false,
+        ChatKind::Group | ChatKind::Supergroup => true,
+        ChatKind::Channel | ChatKind::Other => return Verdict::Ignore("chat"),
+    };
+    let is_allowed = if is_group {
+        settings.groups.allow.allows(&message.chat.id.to_string(), &message.chat.username)
+    } else {
+        settings.allow.allows(&author.id, &author.username)
+    };
+    if !is_allowed && is_group {
+        return Verdict::Ignore("not_allowed");
+    }
+    if !is_allowed {
+        return Verdict::Refuse { chat: message.chat.id, sender: author.id };
+    }
+    let attachments = attachments(&message);
+    let text = message.text.as_deref().or(message.caption.as_deref()).unwrap_or_default();
+    if text.trim().is_empty() && attachments.is_empty() {
+        // Somebody joined, a message was pinned, a poll was made.
+        return Verdict::Ignore("content");
+    }
+    let silent = is_group && settings.groups.mention_only && !is_mentioned(&message, me);
+    Verdict::Take(Box::new(request(&message, author, attachments, Kind { is_group, is_edit, silent })))
+}
+
+#[derive(Clone, Copy)]
+struct Kind {
+    is_group: bool,
+    is_edit: bool,
+    silent: bool,
+}
+
+fn request(
+    message: &Message,
+    author: Author,
+    attachments: Vec<MessageAttachment>,
+    kind: Kind,
+) -> AcceptRequest {
+    let (chat, id) = (message.chat.id, message.message_id);
+    let text = message.text.as_deref().or(message.caption.as_deref()).unwrap_or_default();
+    let moment = message.edit_date.unwrap_or(message.date);
+    let replied = message.reply_to_message.as_deref().filter(|replied| is_reply(replied));
+    let replied_text = message.quote.as_ref().map(|quote| quote.text.as_str()).or_else(|| {
+        replied.and_then(|replied| replied.text.as_deref().or(replied.caption.as_deref()))
+    });
+    let thread = message.message_thread_id.filter(|_| message.is_topic_message);
+    let thread = thread.map(|thread| thread.to_string()).unwrap_or_default();
+    AcceptRequest {
+        idempotency_key: if kind.is_edit {
+            format!("edit:{chat}:{id}:{moment}")
+        } else {
+            format!("update:{chat}:{id}")
+        },
+        peer_kind: if kind.is_group { "group" } else { "direct" }.to_owned(),
+        peer_id: chat.to_string(),
+        thread: thread.clone(),
+        sender_id: author.id,
+        sender_name: author.name,
+        text: format!("{}{text}", if kind.is_edit { EDITED } else { "" }),
+        platform_message_id: id.to_string(),
+        reply_to_message_id: replied.map(|replied| replied.message_id.to_string()).unwrap_or_default(),
+        reply_to_text: replied_text.map(|text| text.chars().take(REPLIED).collect()).unwrap_or_default(),
+        attachments,
+        reply_chat: chat.to_string(),
+        reply_thread: thread,
+        // Among several people it should be seen whom the answer is for.
+        reply_to: if kind.is_group { id.to_string() } else { String::new() },
+        silent: kind.silent,
+        sent_at: Some(prost_types::Timestamp { seconds: moment, nanos: 0 }),
+        ..AcceptRequest::default()
+    }
+}
+
+struct Author {
+    id: String,
+    name: String,
+    username: String,
+}
+
+impl Author {
+    /// `None` for messages that a bot wrote, and for those that nobody did: two bots would
+    /// answer each other for ever.
+    fn of(message: &Message) -> Option<Self> {
+        if let Some(Chat { id, title, username, .. }) = &message.sender_chat {
+            return Some(Self { id: id.to_string(), name: title.clone(), username: username.clone() });
+        }
+        let from = message.from.as_ref().filter(|from| !from.is_bot)?;
+        let name = format!("{} {}", from.first_name, from.last_name).trim().to_owned();
+        Some(Self { id: from.id.to_string(), name, username: from.username.clone() })
+    }
+}
+
+fn is_reply(replied: &Replied) -> bool {
+    replied.forum_topic_created.is_none()
+}
+
+fn is_mentioned(message: &Message, me: &Me) -> bool {
+    let replied = message.reply_to_message.as_deref().filter(|replied| is_reply(replied));
+    if replied.and_then(|replied| replied.from.as_ref()).is_some_and(|from| from.id == me.id) {
+        return true;
+    }
+    let text = message.text.as_deref().unwrap_or_default();
+    let caption = message.caption.as_deref().unwrap_or_default();
+    let named = |text: &str, entity: &Entity| match entity.kind.as_str() {
+        "mention" => is_name(slice(text, entity).strip_prefix('@'), me),
+        "bot_command" => is_name(slice(text, entity).split_once('@').map(|(_, name)| name), me),
+        "text_mention" => entity.user.as_ref().is_some_and(|user| user.id == me.id),
+        _ => false,
+    };
+    message.entities.iter().any(|entity| named(text, entity))
+        || message.caption_entities.iter().any(|entity| named(caption, entity))
+}
+
+fn is_name(name: Option<&str>, me: &Me) -> bool {
+    name.is_some_and(|name| !me.username.is_empty() && name.eq_ignore_ascii_case(&me.username))
+}
+
+/// An entity's text; empty if it lies outside or between halves of a character.
+fn slice(text: &str, entity: &Entity) -> String {
+    let units: Vec<u16> =
+        text.encode_utf16().skip(entity.offset).take(entity.length).collect();
+    String::from_utf16(&units).unwrap_or_default()
+}
+
+fn attachments(message: &Message) -> Vec<MessageAttachment> {
+    // An animation comes as a document too, for clients that do not know animations.
+    let document = message.document.as_ref().filter(|_| message.animation.is_none());
+    let files = [
+        ("photo", message.photo.last()),
+        ("document", document),
+        ("voice", message.voice.as_ref()),
+        ("audio", message.audio.as_ref()),
+        ("video", message.video.as_ref()),
+        ("video_note", message.video_note.as_ref()),
+        ("animation", message.animation.as_ref()),
+        ("sticker", message.sticker.as_ref()),
+    ];
+    let given = files.into_iter().filter_map(|(kind, file)| Some((kind, file?)));
+    let attachment = |(kind, file): (&str, &File)| MessageAttachment {
+        kind: kind.to_owned(),
+        reference: file.file_id.clone(),
+        name: [&file.file_name, &file.title, &file.emoji]
+            .into_iter()
+            .find(|name| !name.is_empty())
+            .cloned()
+            .unwrap_or_default(),
+    };
+    given.map(attachment).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn me() -> Me {
+        Me { id: 42, username: "holdfast_bot".into() }
+    }
+
+    fn settings(settings: Value) -> TelegramSettings {
+        serde_json::from_value(settings).unwrap()
+    }
+
+    fn open() -> TelegramSettings {
+        settings(json!({"allow": ["7|anna"], "groups": {"allow": [-5]}}))
+    }
+
+    fn verdict(update: Value) -> Verdict {
+        judge(serde_json::from_value(update).unwrap(), &open(), &me())
+    }
+
+    fn taken(update: Value) -> AcceptRequest {
+        match verdict(update) {
+            Verdict::Take(request) => *request,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn private(more: Value) -> Value {
+        let message = json!({
+            "message_id": 3, "date": 1000, "chat": {"id": 7, "type": "private"},
+            "from": {"id": 7, "is_bot": false, "first_name": "Anna", "last_name": "B", "username": "anna"},
+        });
+        json!({"update_id": 1, "message": merged(message, more)})
+    }
+
+    fn group(more: Value) -> Value {
+        let message = json!({
+            "message_id": 4, "date": 1000, "chat": {"id": -5, "type": "supergroup", "title": "G"},
+            "from": {"id": 8, "is_bot": false, "first_name": "Bob"},
+        });
+        json!({"update_id": 2, "message": merged(message, more)})
+    }
+
+    fn merged(mut message: Value, more: Value) -> Value {
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        message
+    }
+
+    #[test]
+    fn a_private_message_is_taken() {
+        let request = taken(private(json!({"text": "hi"})));
+
+        assert_eq!(request, AcceptRequest {
+            idempotency_key: "update:7:3".into(),
+            peer_kind: "direct".into(),
+            peer_id: "7".into(),
+            sender_id: "7".into(),
+            sender_name: "Anna B".into(),
+            text: "hi".into(),
+            platform_message_id: "3".into(),
+            reply_chat: "7".into(),
+            sent_at: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+            ..AcceptRequest::default()
+        });
+    }
+
+    #[test]
+    fn an_edit_is_a_message_of_its_own_that_says_so() {
+        let mut update = private(json!({"text": "ho", "edit_date": 2000}));
+        update["edited_message"] = update["message"].take();
+
+        let request = taken(update);
+
+        assert_eq!(request.idempotency_key, "edit:7:3:2000");
+        assert_eq!(request.text, "[edited message] ho");
+    }
+
+    #[test]
+    fn a_stranger_is_refused_in_private_and_ignored_in_groups() {
+        let stranger = private(json!({"text": "hi", "from": {"id": 9, "first_name": "M"}}));
+        let elsewhere = group(json!({"text": "@holdfast_bot", "chat": {"id": -6, "type": "group"}}));
+
+        assert_eq!(verdict(stranger), Verdict::Refuse { chat: 7, sender: "9".into() });
+        assert_eq!(verdict(elsewhere), Verdict::Ignore("not_allowed"));
+    }
+
+    #[test]
+    fn in_a_group_only_what_mentions_the_bot_asks_for_an_answer() {
+        let mention = |text: &str, entities: Value| group(json!({"text": text, "entities": entities}));
+        let entity = |kind: &str, offset: u32, length: u32| json!([{"type": kind, "offset": offset, "length": length}]);
+        let cases = [
+            (group(json!({"text": "hello all"})), true),
+            (group(json!({"text": "@holdfast_bot in code"})), true),
+            (mention("👋 @Holdfast_Bot hi", entity("mention", 3, 13)), false),
+            (mention("@holdfast_bots hi", entity("mention", 0, 14)), true),
+            (mention("/new@holdfast_bot", entity("bot_command", 0, 17)), false),
+            (mention("/new", entity("bot_command", 0, 4)), true),
+            (mention("/new@other_bot", entity("bot_command", 0, 14)), true),
+            (mention("x", entity("mention", 90, 13)), true),
+            (mention("he", json!([{"type": "text_mention", "offset": 0, "length": 2, "user": {"id": 42}}])), false),
+            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}}})), false),
+            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 8}}})), true),
+            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}, "forum_topic_created": {"name": "x"}}})), true),
+            (group(json!({"caption": "@holdfast_bot", "photo": [{"file_id": "p"}], "caption_entities": entity("mention", 0, 13)})), false),
+        ];
+
+        for (update, silent) in cases {
+            assert_eq!(taken(update.clone()).silent, silent, "{update}");
+        }
+    }
+
+    #[test]
+    fn where_mentions_are_not_asked_for_all_is_answered() {
+        let settings = settings(json!({"groups": {"mention_only": false, "allow": ["*"]}}));
+        let update = serde_json::from_value(group(json!({"text": "hello"}))).unwrap();
+
+        let Verdict::Take(request) = judge(update, &settings, &me()) else { panic!("not taken") };
+
+        assert!(!request.silent);
+        assert_eq!((request.peer_kind.as_str(), request.reply_to.as_str()), ("group", "4"));
+    }
+
+    #[test]
+    fn a_topic_is_a_thread_and_a_chain_of_replies_is_none() {
+        let topic = taken(group(json!({"text": "x", "message_thread_id": 3, "is_topic_message": true})));
+        let chain = taken(group(json!({"text": "x", "message_thread_id": 3})));
+
+        assert_eq!((topic.thread.as_str(), topic.reply_thread.as_str()), ("3", "3"));
+        assert_eq!((chain.thread.as_str(), chain.reply_thread.as_str()), ("", ""));
+    }
+
+    #[test]
+    fn what_is_answered_is_told_shortened() {
+        let long = "é".repeat(900);
+        let whole = taken(private(json!({"text": "x", "reply_to_message": {"message_id": 1, "text": long}})));
+        let quoted = taken(private(json!({"text": "x", "quote": {"text": "part"},
+            "reply_to_message": {"message_id": 1, "text": long}})));
+
+        assert_eq!(whole.reply_to_message_id, "1");
+        assert_eq!(whole.reply_to_text.chars().count(), 500);
+        assert_eq!(quoted.reply_to_text, "part");
+    }
+
+    #[test]
+    fn files_come_by_their_handles() {
+        let photo = taken(private(json!({"caption": "look", "photo": [{"file_id": "small"}, {"file_id": "large"}]})));
+        let document = taken(private(json!({"document": {"file_id": "d", "file_name": "a.pdf"}})));
+        let voice = taken(private(json!({"voice": {"file_id": "v"}})));
+
+        let file = |kind: &str, reference: &str, name: &str| MessageAttachment {
+            kind: kind.into(), reference: reference.into(), name: name.into(),
+        };
+        assert_eq!((photo.text.as_str(), photo.attachments), ("look", vec![file("photo", "large", "")]));
+        assert_eq!(document.attachments, [file("document", "d", "a.pdf")]);
+        assert_eq!(voice.attachments, [file("voice", "v", "")]);
+    }
+
+    #[test]
+    fn bots_channels_and_events_are_nothing_to_us() {
+        for (update, why) in [
+            (json!({"update_id": 1, "poll": {}}), "kind"),
+            (private(json!({"text": "x", "from": {"id": 7, "is_bot": true}})), "author"),
+            (private(json!({"text": "x", "chat": {"id": 7, "type": "channel"}})), "chat"),
+            (private(json!({"text": "x", "chat": {"id": 7, "type": "new_kind"}})), "chat"),
+            (private(json!({"pinned_message": {}})), "content"),
+        ] {
+            assert_eq!(verdict(update.clone()), Verdict::Ignore(why), "{update}");
+        }
+    }
+
+    #[test]
+    fn an_anonymous_administrator_is_their_group() {
+        let update = group(json!({"text": "x", "from": {"id": 1, "is_bot": true},
+            "sender_chat": {"id": -5, "type": "supergroup", "title": "G"}}));
+
+        let request = taken(update);
+
+        assert_eq!((request.sender_id.as_str(), request.sender_name.as_str()), ("-5", "G"));
+    }
+}

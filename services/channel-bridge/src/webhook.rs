@@ -1,0 +1,167 @@
+//! The signed webhook: any program as a channel.
+//!
+//! In: a signed `POST` to `/webhook/<account id>`. Out: a signed `POST` to the
+//! account's URL, with the delivery's id as idempotency key, so that sending
+//! again is safe and a reply arrives exactly once.
+
+mod inbound;
+mod sign;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use holdfast_kit::trace;
+use holdfast_session::Delivery;
+use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use reqwest::{Client, StatusCode, Url};
+use serde_json::{Value, json};
+
+pub use inbound::{Bad, Post};
+
+use crate::{
+    Outcome,
+    account::{Unusable, WebhookSecrets, WebhookSettings},
+    adapter::ChannelAdapter,
+    guard::{self, Clients},
+    split::utf16,
+};
+
+/// The channel's name.
+pub const CHANNEL: &str = "webhook";
+
+/// The longest part, in UTF-16 units.
+const LONGEST: usize = 32_000;
+
+/// How long the receiver may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The header that makes a second delivery harmless.
+pub const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// One webhook account.
+#[derive(Debug)]
+pub struct Webhook {
+    tenant: TenantId,
+    id: AccountId,
+    name: String,
+    settings: WebhookSettings,
+    secrets: WebhookSecrets,
+    http: Client,
+    url: Option<Url>,
+}
+
+impl Webhook {
+    /// The account with these settings.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used.
+    pub fn new(
+        (tenant, id, name): (TenantId, AccountId, String),
+        (settings, secrets): (&Value, &Value),
+        clients: &Clients,
+    ) -> Result<Self, Unusable> {
+        let (settings, secrets) = WebhookSettings::read(settings, secrets)?;
+        let url = settings.url.as_deref().filter(|url| !url.is_empty());
+        let url = url.map(|url| clients.check(url)).transpose();
+        let url = url.map_err(|error| Unusable::Settings(error.to_string()))?;
+        Ok(Self { tenant, id, name, settings, secrets, http: clients.guarded.clone(), url })
+    }
+
+    async fn post(&self, part: &Delivery) -> Outcome {
+        let Some(url) = &self.url else {
+            return Outcome::refused("the account has no `url` to post replies to: set one");
+        };
+        let id = part.id.to_string();
+        let body = json!({
+            "delivery_id": id,
+            "conversation": part.target.chat,
+            "thread": part.target.thread,
+            "text": part.text,
+            "part": part.part,
+            "in_reply_to": part.target.reply_to,
+        })
+        .to_string();
+        let now = sign::now();
+        let mut request = self
+            .http
+            .post(url.clone())
+            .timeout(PATIENCE)
+            .header(CONTENT_TYPE, "application/json")
+            .header(sign::TIMESTAMP, now.to_string())
+            .header(sign::SIGNATURE, sign::sign(&self.secrets.secret, now, body.as_bytes()))
+            .header(IDEMPOTENCY_KEY, &id);
+        if let Some(traceparent) = trace::current() {
+            request = request.header(trace::TRACEPARENT, traceparent);
+        }
+        match request.body(body).send().await {
+            Ok(response) => answered(&response, id),
+            Err(error) => lost(&error),
+        }
+    }
+}
+
+fn answered(response: &reqwest::Response, id: String) -> Outcome {
+    let status = response.status();
+    let code = status.as_u16();
+    match status {
+        // What came before under this key has arrived; so has this.
+        StatusCode::CONFLICT => Outcome::Sent { platform_id: id },
+        status if status.is_success() => Outcome::Sent { platform_id: id },
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+            let after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+            let after = after.and_then(|seconds| seconds.trim().parse::<u64>().ok());
+            Outcome::NotSent {
+                reason: format!("the receiver answered {code}"),
+                after: after.map(|seconds| Duration::from_secs(seconds.min(3600))),
+            }
+        }
+        status if status.is_redirection() => Outcome::refused(format!(
+            "the receiver answered {code}: redirects are not followed, set `url` to where it leads"
+        )),
+        status if status.is_client_error() => {
+            Outcome::refused(format!("the receiver answered {code}"))
+        }
+        _ => Outcome::unsure(format!("the receiver answered {code}")),
+    }
+}
+
+fn lost(error: &reqwest::Error) -> Outcome {
+    if let Some(private) = guard::refusal(error) {
+        return Outcome::refused(private.to_string());
+    }
+    if error.is_connect() {
+        return Outcome::not_sent("the receiver could not be reached");
+    }
+    if error.is_builder() {
+        return Outcome::refused("`url` is no address that can be called");
+    }
+    Outcome::unsure(if error.is_timeout() {
+        "the receiver did not answer in time"
+    } else {
+        "the connection to the receiver broke"
+    })
+}
+
+impl ChannelAdapter for Webhook {
+    fn channel(&self) -> &'static str {
+        CHANNEL
+    }
+
+    fn class(&self) -> DeliveryClass {
+        DeliveryClass::Keyed
+    }
+
+    fn is_allowed(&self, sender: &Sender) -> bool {
+        self.settings.allow.allows(&sender.id, "")
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        utf16(text) <= LONGEST
+    }
+
+    fn send<'a>(&'a self, part: &'a Delivery) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.post(part))
+    }
+}

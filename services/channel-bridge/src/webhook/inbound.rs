@@ -1,0 +1,226 @@
+//! A message that a program posts.
+
+use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
+use holdfast_types::{Sender, TenantId};
+use serde::Deserialize;
+
+use super::{CHANNEL, Webhook, sign};
+use crate::adapter::ChannelAdapter as _;
+
+/// The longest name of a sender, a conversation, a message, in bytes.
+const LONGEST: usize = 200;
+
+/// The longest idempotency key, in bytes.
+const LONGEST_KEY: usize = 200;
+
+/// A request as it came.
+#[derive(Debug, Clone, Copy)]
+pub struct Post<'a> {
+    /// The header with the moment.
+    pub timestamp: &'a str,
+    /// The header with the signature.
+    pub signature: &'a str,
+    /// The header with the idempotency key.
+    pub key: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+/// Why a request is not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Bad {
+    /// It is not signed as it should be. Nothing more is said.
+    #[error("not authenticated")]
+    Signature,
+    /// It is not what was agreed.
+    #[error("{0}")]
+    Malformed(String),
+    /// Its sender may not.
+    #[error("sender `{0}` is not in the account's `allow` list")]
+    NotAllowed(String),
+}
+
+/// The body, which docs/channels.md describes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    sender: String,
+    #[serde(default)]
+    sender_name: String,
+    #[serde(default)]
+    conversation: String,
+    #[serde(default)]
+    thread: String,
+    #[serde(default)]
+    group: bool,
+    text: String,
+    #[serde(default)]
+    message_id: String,
+}
+
+impl Webhook {
+    /// Whose account it is.
+    #[must_use]
+    pub const fn tenant(&self) -> TenantId {
+        self.tenant
+    }
+
+    /// Reads a message, once it is known who wrote it.
+    ///
+    /// # Errors
+    ///
+    /// If it is not to be taken.
+    pub fn read(&self, post: Post<'_>, now: u64) -> Result<AcceptRequest, Bad> {
+        let signed = (post.timestamp, post.signature);
+        let within = (now, self.settings.tolerance());
+        if !sign::verify(&self.secrets.secret, signed, post.body, within) {
+            return Err(Bad::Signature);
+        }
+        let body: Body = serde_json::from_slice(post.body)
+            .map_err(|error| Bad::Malformed(format!("the body is not understood: {error}")))?;
+        // Without a header the message's own id is the key: it is signed, too.
+        let key = if post.key.is_empty() { body.message_id.as_str() } else { post.key };
+        check("idempotency-key", key, LONGEST_KEY)?;
+        check("sender", &body.sender, LONGEST)?;
+        for (what, text) in [
+            ("sender_name", &body.sender_name),
+            ("conversation", &body.conversation),
+            ("thread", &body.thread),
+            ("message_id", &body.message_id),
+        ] {
+            if !text.is_empty() {
+                check(what, text, LONGEST)?;
+            }
+        }
+        if body.text.trim().is_empty() {
+            return Err(Bad::Malformed("`text` is empty: there is nothing to answer".to_owned()));
+        }
+        if body.group && body.conversation.is_empty() {
+            return Err(Bad::Malformed("a group needs a `conversation`: give its id".to_owned()));
+        }
+        let sender = Sender { id: body.sender, name: body.sender_name };
+        if !self.is_allowed(&sender) {
+            return Err(Bad::NotAllowed(sender.id));
+        }
+        let conversation =
+            if body.conversation.is_empty() { sender.id.clone() } else { body.conversation };
+        Ok(AcceptRequest {
+            account_id: self.id.to_string(),
+            channel: CHANNEL.to_owned(),
+            account: self.name.clone(),
+            idempotency_key: key.to_owned(),
+            peer_kind: if body.group { "group" } else { "direct" }.to_owned(),
+            peer_id: conversation.clone(),
+            thread: body.thread.clone(),
+            sender_id: sender.id,
+            sender_name: sender.name,
+            text: body.text,
+            reply_to: body.message_id.clone(),
+            platform_message_id: body.message_id,
+            reply_chat: conversation,
+            reply_thread: body.thread,
+            ..AcceptRequest::default()
+        })
+    }
+}
+
+/// What the caller is told of a message that was taken.
+#[must_use]
+pub fn told(accepted: &AcceptResponse) -> serde_json::Value {
+    serde_json::json!({
+        "message_id": accepted.message_id,
+        "session_id": accepted.session_id,
+        "duplicate": accepted.duplicate,
+    })
+}
+
+fn check(what: &str, text: &str, longest: usize) -> Result<(), Bad> {
+    let is_plain = !text.is_empty() && text.len() <= longest && !text.chars().any(char::is_control);
+    is_plain.then_some(()).ok_or_else(|| {
+        Bad::Malformed(format!(
+            "`{what}` has {} bytes: 1 to {longest} are allowed, without control characters",
+            text.len()
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::AccountId;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::guard::Clients;
+
+    const NOW: u64 = 1_800_000_000;
+    const SECRET: &str = "0123456789abcdef";
+
+    fn webhook(settings: Value) -> Webhook {
+        let account = (TenantId::generate(), AccountId::generate(), "default".to_owned());
+        let clients = Clients::new(true).unwrap();
+        Webhook::new(account, (&settings, &json!({"secret": SECRET})), &clients).unwrap()
+    }
+
+    fn read_with(key: &str, body: Value) -> Result<AcceptRequest, Bad> {
+        let body = body.to_string();
+        let post = Post {
+            timestamp: &NOW.to_string(),
+            signature: &sign::sign(&SECRET.into(), NOW, body.as_bytes()),
+            key,
+            body: body.as_bytes(),
+        };
+        webhook(json!({"allow": ["anna"]})).read(post, NOW)
+    }
+
+    #[test]
+    fn a_message_is_read() {
+        let request = read_with("k1", json!({"sender": "anna", "text": "hi"})).unwrap();
+
+        assert_eq!(request.idempotency_key, "k1");
+        assert_eq!((request.peer_kind.as_str(), request.peer_id.as_str()), ("direct", "anna"));
+        assert_eq!((request.reply_chat.as_str(), request.channel.as_str()), ("anna", "webhook"));
+    }
+
+    #[test]
+    fn a_group_and_its_thread_are_where_the_answer_goes() {
+        let request = read_with("k1", json!({"sender": "anna", "sender_name": "Anna", "text": "hi",
+            "conversation": "room", "thread": "t", "group": true, "message_id": "m1"}))
+        .unwrap();
+
+        assert_eq!((request.peer_kind.as_str(), request.peer_id.as_str()), ("group", "room"));
+        assert_eq!((request.reply_chat.as_str(), request.reply_thread.as_str()), ("room", "t"));
+        assert_eq!((request.reply_to.as_str(), request.sender_name.as_str()), ("m1", "Anna"));
+    }
+
+    #[test]
+    fn without_a_key_the_messages_own_id_is_it() {
+        let body = json!({"sender": "anna", "text": "hi", "message_id": "m1"});
+
+        assert_eq!(read_with("", body).unwrap().idempotency_key, "m1");
+        assert!(matches!(read_with("", json!({"sender": "anna", "text": "hi"})), Err(Bad::Malformed(_))));
+    }
+
+    #[test]
+    fn what_was_not_agreed_is_refused() {
+        for body in [
+            json!({"sender": "anna", "text": "hi", "tenant": "x"}),
+            json!({"sender": "anna"}),
+            json!({"sender": "", "text": "hi"}),
+            json!({"sender": "anna", "text": " "}),
+            json!({"sender": "an\u{0}na", "text": "hi"}),
+            json!({"sender": "anna", "text": "hi", "group": true}),
+            json!({"sender": "anna", "text": "hi", "conversation": "x".repeat(201)}),
+        ] {
+            assert!(matches!(read_with("k", body.clone()), Err(Bad::Malformed(_))), "{body}");
+        }
+        let stranger = json!({"sender": "mallory", "text": "hi"});
+        assert_eq!(read_with("k", stranger), Err(Bad::NotAllowed("mallory".into())));
+    }
+
+    #[test]
+    fn an_unsigned_body_is_not_even_parsed() {
+        let post = Post { timestamp: &NOW.to_string(), signature: "v1=00", key: "k", body: b"{" };
+
+        assert_eq!(webhook(json!({})).read(post, NOW), Err(Bad::Signature));
+    }
+}

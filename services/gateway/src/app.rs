@@ -1,0 +1,166 @@
+//! How the gateway is put together.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use holdfast_bus::Bus;
+use holdfast_directory::{Directory, Seal};
+use holdfast_grpc::Signer;
+use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_lock::Locks;
+use holdfast_pg::Pools;
+use holdfast_session::Sessions;
+use secrecy::ExposeSecret as _;
+use tokio::{net::TcpListener, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    Config,
+    auth::Doorman,
+    follow::Follower,
+    grpc::{self, Arrivals, Messages},
+    http,
+    ingest::Ingest,
+    openai::OpenAi,
+};
+
+/// How often the database is asked whether it is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long before the end those who still follow are told to come again.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// The gateway, with its ports bound and not yet serving.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    http: TcpListener,
+    grpc: TcpListener,
+    pools: Pools,
+    bus: Bus,
+    locks: Locks,
+    directory: Directory,
+    signer: Option<Signer>,
+}
+
+impl App {
+    /// Binds the ports and gets ready to reach the backends, none of which need be there yet.
+    ///
+    /// # Errors
+    ///
+    /// If a port is taken or a setting cannot be used.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        config.check()?;
+        let http = net::listen(config.gateway.http, "gateway.http").await?;
+        let grpc = net::listen(config.gateway.grpc, "gateway.grpc").await?;
+        let pools = Pools::lazy(&config.database, "gateway")?;
+        let bus = Bus::connect(&config.nats, "holdfast-gateway").await?;
+        let locks = Locks::connect_lazy(&config.redis)?;
+        let seal = Seal::new(&config.secrets.kek)?;
+        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let signer = signer(&config)?;
+        Ok(Self { config, http, grpc, pools, bus, locks, directory, signer })
+    }
+
+    /// Where HTTP is served.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn http_address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.http.local_addr()?)
+    }
+
+    /// Where gRPC is served.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn grpc_address(&self) -> anyhow::Result<SocketAddr> {
+        Ok(self.grpc.local_addr()?)
+    }
+
+    /// Serves until `stop` is cancelled, then finishes the calls in flight.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure of any of its tasks.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        info!(http = %self.http_address()?, grpc = %self.grpc_address()?, "serving");
+        let Self { config, http, grpc, pools, bus, locks, directory, signer } = self;
+        let settings = &config.gateway;
+        let grace = settings.shutdown_grace;
+
+        let readiness = Readiness::new();
+        let database = readiness.check("database");
+        let cut = CancellationToken::new();
+        let sessions = Sessions::new(pools.clone());
+        let doorman = Doorman::new(directory.clone(), locks, signer, settings);
+        let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit);
+        let follower = Follower::new(sessions, bus.clone(), cut.clone());
+
+        let services = grpc::routes(
+            Messages::new(ingest.clone(), follower.clone()),
+            Arrivals::new(ingest.clone()),
+            settings.body_limit,
+        );
+        let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
+        let api = OpenAi::new(ingest, follower, settings);
+        let http_router = http::router(api, doorman, readiness.clone());
+
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("http", http::serve(http, http_router, stop.clone()));
+        tasks.spawn("grpc", grpc::serve(grpc, grpc_router, stop.clone()));
+        tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
+        tasks.spawn("drain", drain(readiness, cut, grace, stop));
+        let outcome = tasks.run(grace).await;
+        bus.flush().await;
+        pools.close().await;
+        outcome
+    }
+}
+
+/// Who verifies what services of the mesh show; nobody, if there is no secret to verify it by.
+fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
+    if config.mesh.secret.expose_secret().is_empty() {
+        warn!("`mesh.secret` is not set: no bridge and no other service is let in");
+        return Ok(None);
+    }
+    Signer::new(&config.mesh.secret).map(Some).context("`mesh.secret` cannot be used")
+}
+
+/// Says whether the database is there, until it is time to stop.
+async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
+    if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
+        return Ok(());
+    }
+    check.pass();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = sleep(LOOK_AGAIN) => {}
+        }
+        match pools.ping().await {
+            Ok(()) => check.pass(),
+            Err(_) => check.fail(),
+        }
+    }
+}
+
+/// Takes nothing new from the moment of stopping, and ends in time what follows for long.
+async fn drain(
+    readiness: Readiness,
+    cut: CancellationToken,
+    grace: Duration,
+    stop: CancellationToken,
+) -> anyhow::Result<()> {
+    stop.cancelled().await;
+    readiness.drain();
+    // Dropped with the process if everything ends sooner.
+    tokio::spawn(async move {
+        sleep(grace.saturating_sub(LAST_WORD)).await;
+        cut.cancel();
+    });
+    Ok(())
+}

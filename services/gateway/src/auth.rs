@@ -1,0 +1,175 @@
+//! Who gets in: the same check, the same rate and the same limits at every door.
+//!
+//! | shown | by whom | may |
+//! |---|---|---|
+//! | `authorization: Bearer hf_…` | anybody, at any door | what the key's scopes say |
+//! | `x-holdfast-context` | a service of the mesh, by gRPC | what needs the scope `service` |
+//!
+//! The tenant comes from here and from nowhere else. A tenant's keys share one
+//! rate, kept in Redis; while Redis is gone each process keeps its part of it.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use holdfast_directory::{Authenticated, Directory};
+use holdfast_grpc::{CONTEXT, Caller, Scope, Scopes, Signer};
+use holdfast_lock::{Limit, Locks, Verdict};
+use holdfast_types::TenantId;
+use http::{HeaderMap, header::AUTHORIZATION};
+
+use crate::{
+    Error,
+    calls::{Call, Calls},
+    config,
+};
+
+/// Stands at the doors. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Doorman {
+    directory: Directory,
+    locks: Locks,
+    signer: Option<Signer>,
+    window: Duration,
+    calls: Arc<Calls>,
+}
+
+impl Doorman {
+    /// A doorman who asks this directory. Without a signer no service of the mesh is let in.
+    #[must_use]
+    pub fn new(
+        directory: Directory,
+        locks: Locks,
+        signer: Option<Signer>,
+        config: &config::Gateway,
+    ) -> Self {
+        let calls = Arc::new(Calls::new(config.calls, config.calls_per_tenant));
+        Self { directory, locks, signer, window: config.rate_window, calls }
+    }
+
+    /// Lets a call with a key in, or says why not. The call lasts until what is returned is dropped.
+    ///
+    /// # Errors
+    ///
+    /// If nobody knows the key, or its tenant has used up what it may.
+    pub async fn admit(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
+        let known = self.directory.authenticate(bearer(headers)?).await?;
+        self.meter(known.tenant, known.rate).await?;
+        let call = self.calls.open(known.tenant)?;
+        Ok((caller(known), call))
+    }
+
+    /// As [`admit`](Self::admit), and lets services of the mesh in too.
+    ///
+    /// # Errors
+    ///
+    /// As [`admit`](Self::admit); or if the context is not to be believed.
+    pub async fn admit_any(&self, headers: &HeaderMap) -> Result<(Caller, Call), Error> {
+        match (&self.signer, headers.get(CONTEXT)) {
+            (Some(signer), Some(context)) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let context = context.to_str().unwrap_or_default();
+                let (tenant, name) = signer.verify(context, now.as_secs())?;
+                let scopes = Scopes::NONE.with(Scope::Service);
+                let call = self.calls.open(tenant)?;
+                Ok((Caller { tenant, key: None, scopes, name }, call))
+            }
+            _ => self.admit(headers).await,
+        }
+    }
+
+    async fn meter(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
+        let limit = limit(rate, self.window);
+        let key = format!("{}:calls", tenant.as_uuid().simple());
+        match self.locks.allow(&key, limit, 1).await {
+            Verdict::Allow { .. } => Ok(()),
+            Verdict::Deny { retry_after } => Err(Error::Limited { rate, retry_after }),
+        }
+    }
+}
+
+/// Goes on only if the caller has a scope.
+///
+/// # Errors
+///
+/// If it has not.
+pub fn require(caller: &Caller, scope: Scope) -> Result<(), Error> {
+    if caller.scopes.has(scope) {
+        Ok(())
+    } else {
+        Err(Error::Scope { needs: scope.as_str(), has: caller.scopes })
+    }
+}
+
+/// A rate a minute, as a bucket that fills in `window`; at least one call fits into it.
+fn limit(rate: u32, window: Duration) -> Limit {
+    let minute = Duration::from_secs(60);
+    let burst = (window.as_secs_f64() / minute.as_secs_f64() * f64::from(rate)).max(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a float that is too large becomes the largest integer, which is what is meant"
+    )]
+    let burst = burst as u32;
+    Limit { burst, per: minute.mul_f64(f64::from(burst) / f64::from(rate.max(1))) }
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
+    let header = headers.get(AUTHORIZATION).ok_or(Error::NoKey)?;
+    let token = header.to_str().ok().and_then(|header| {
+        let (scheme, token) = header.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    token.filter(|token| !token.is_empty()).ok_or(Error::MalformedKey)
+}
+
+fn caller(known: Authenticated) -> Caller {
+    // Words that only a later version knows give nothing here.
+    let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
+    // No key acts as a service, whatever its row says.
+    let scopes = scopes.filter(|scope| *scope != Scope::Service).collect();
+    Caller { tenant: known.tenant, key: Some(known.key), scopes, name: known.name }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::KeyId;
+
+    use super::*;
+
+    #[test]
+    fn a_rate_a_minute_becomes_a_bucket_that_fills_as_fast() {
+        let ten = Duration::from_secs(10);
+
+        assert_eq!(limit(6000, ten), Limit { burst: 1000, per: ten });
+        assert_eq!(limit(1, ten), Limit { burst: 1, per: Duration::from_secs(60) });
+    }
+
+    #[test]
+    fn only_a_bearer_token_is_read() {
+        let token = |value: &'static str| {
+            let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
+            bearer(&headers).map(str::to_owned)
+        };
+
+        assert_eq!(token("bearer  hf_x").unwrap(), "hf_x");
+        for wrong in ["", "hf_x", "Basic hf_x", "Bearer ", "Bearer"] {
+            assert!(matches!(token(wrong), Err(Error::MalformedKey)), "{wrong:?}");
+        }
+        assert!(matches!(bearer(&HeaderMap::new()), Err(Error::NoKey)));
+    }
+
+    #[test]
+    fn no_key_is_a_service_of_the_mesh() {
+        let known = Authenticated {
+            tenant: TenantId::generate(),
+            key: KeyId::generate(),
+            name: "ci".into(),
+            scopes: ["chat", "service", "of-tomorrow"].map(str::to_owned).into(),
+            rate: 1,
+        };
+
+        assert_eq!(caller(known).scopes, Scopes::NONE.with(Scope::Chat));
+    }
+}

@@ -1,0 +1,139 @@
+//! What every request passes on its way in: a span, the doorman, the count of how it went.
+//!
+//! One middleware for both doors; they differ in how a refusal looks. An open
+//! call is held until the last byte of its answer is gone, not until its first.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use holdfast_kit::trace::{TRACEPARENT, continue_from};
+use http::HeaderMap;
+use hyper::body::{Frame, SizeHint};
+use tonic::{Code, Status};
+use tracing::{Instrument as _, Span, field, info_span};
+
+use crate::{auth::Doorman, calls::Call, openai::Refusal};
+
+/// Attends to one call by HTTP.
+pub async fn http(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
+    let span = span("http", &request);
+    let response = async {
+        match doorman.admit(request.headers()).await {
+            Ok((caller, call)) => enter(request, next, caller, call).await,
+            Err(error) => Refusal::from(error).into_response(),
+        }
+    }
+    .instrument(span)
+    .await;
+    let status = response.status();
+    count("http", if status.is_success() { "ok" } else { outcome(status.as_u16()) });
+    response
+}
+
+/// Attends to one call by gRPC.
+pub async fn grpc(State(doorman): State<Doorman>, request: Request, next: Next) -> Response {
+    let span = span("grpc", &request);
+    let response = async {
+        match doorman.admit_any(request.headers()).await {
+            Ok((caller, call)) => enter(request, next, caller, call).await,
+            Err(error) => Status::from(error).into_http(),
+        }
+    }
+    .instrument(span)
+    .await;
+    // What fails before it begins to answer says so in the headers.
+    let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
+    count("grpc", word(code));
+    response
+}
+
+async fn enter(
+    mut request: Request,
+    next: Next,
+    caller: holdfast_grpc::Caller,
+    call: Call,
+) -> Response {
+    Span::current().record("tenant.id", field::display(caller.tenant));
+    request.extensions_mut().insert(caller);
+    next.run(request).await.map(|body| Body::new(Held { body, _call: call }))
+}
+
+fn span(door: &'static str, request: &Request) -> Span {
+    let path = request.uri().path();
+    let span = info_span!("request", door, path, tenant.id = field::Empty);
+    if let Some(traceparent) = traceparent(request.headers()) {
+        continue_from(&span, traceparent);
+    }
+    span
+}
+
+fn traceparent(headers: &HeaderMap) -> Option<&str> {
+    headers.get(TRACEPARENT)?.to_str().ok()
+}
+
+fn count(door: &'static str, outcome: &'static str) {
+    metrics::counter!("holdfast_gateway_requests_total", "door" => door, "outcome" => outcome)
+        .increment(1);
+}
+
+const fn outcome(status: u16) -> &'static str {
+    match status {
+        401 => "unauthenticated",
+        403 => "forbidden",
+        404 => "not_found",
+        409 => "conflict",
+        429 => "exhausted",
+        503 | 504 => "unavailable",
+        400..=499 => "invalid",
+        _ => "internal",
+    }
+}
+
+const fn word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::Unauthenticated => outcome(401),
+        Code::PermissionDenied => outcome(403),
+        Code::NotFound => outcome(404),
+        Code::Aborted | Code::AlreadyExists | Code::FailedPrecondition => outcome(409),
+        Code::ResourceExhausted => outcome(429),
+        Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled => outcome(503),
+        Code::InvalidArgument | Code::OutOfRange | Code::Unimplemented => outcome(400),
+        Code::Internal | Code::Unknown | Code::DataLoss => outcome(500),
+    }
+}
+
+/// An answer's body, and the call that it ends.
+struct Held {
+    body: Body,
+    _call: Call,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

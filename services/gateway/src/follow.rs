@@ -1,0 +1,335 @@
+//! Following a message to its answer: the one way, for every door.
+//!
+//! Two sources tell of a turn. Deltas come over NATS as they are made and may be
+//! lost; the journal in Postgres has the answer and cannot be. So the journal is
+//! asked whenever a second has passed in which nothing was heard: losing NATS
+//! delays an answer and never hangs.
+//!
+//! **What can go wrong.** A client that reads slowly is not read for: its own
+//! subscription fills up and loses deltas, its step falls silent (see `merge`),
+//! and nobody else notices. A client that goes away drops its [`Follow`], and
+//! with it the subscription; the turn goes on.
+
+mod merge;
+
+#[cfg(test)]
+pub use merge::finished;
+
+use std::{collections::VecDeque, time::Duration};
+
+use holdfast_bus::{Bus, Delta, Deltas};
+use holdfast_session::{Accepted, Answer, Outcome, Sessions};
+use holdfast_types::{Fault as _, MessageId, RunId, SessionId, TenantId, Usage};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use crate::Error;
+use merge::{Merge, Taken};
+
+/// After so much silence the journal is asked.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Something that happened to the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The turn.
+    pub run: Option<RunId>,
+    /// Its step; unknown if the journal told.
+    pub step: Option<u32>,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A step began; `again` if text of it was told before, which is void now.
+    StepStarted {
+        /// It was begun before.
+        again: bool,
+    },
+    /// More text of the step.
+    Text(String),
+    /// A tool is being called.
+    ToolStarted {
+        /// The call.
+        call: String,
+        /// The tool.
+        tool: String,
+    },
+    /// The call has ended.
+    ToolEnded {
+        /// The call.
+        call: String,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// The end.
+    Done(Finished),
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// In which way.
+    pub outcome: Outcome,
+    /// The whole answer.
+    pub text: String,
+    /// Why, unless it was completed.
+    pub reason: Option<String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The model that answered, where that is known.
+    pub model: String,
+}
+
+/// Follows messages. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Follower {
+    sessions: Sessions,
+    bus: Bus,
+    stop: CancellationToken,
+}
+
+impl Follower {
+    /// Follows by these; whoever still follows when `stop` is cancelled is told to come again.
+    #[must_use]
+    pub const fn new(sessions: Sessions, bus: Bus, stop: CancellationToken) -> Self {
+        Self { sessions, bus, stop }
+    }
+
+    /// Follows a message that was accepted a moment ago. Call it before anybody is woken, so that
+    /// nothing is missed; `runs` are the turns that it may begin.
+    pub async fn accepted(
+        &self,
+        tenant: TenantId,
+        accepted: &Accepted,
+        runs: Vec<RunId>,
+    ) -> Follow {
+        let deltas = self.listen(tenant, accepted.session).await;
+        let mut follow = self.follow(tenant, accepted.message, accepted.session, deltas);
+        follow.merge = Merge::new(accepted.seq, runs);
+        if accepted.duplicate {
+            // It may have ended long ago.
+            follow.look_at = Instant::now();
+        }
+        follow
+    }
+
+    /// Follows a message, however it stands.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such message.
+    pub async fn message(&self, tenant: TenantId, message: MessageId) -> Result<Follow, Error> {
+        let answer = self.sessions.answer(tenant, message).await?;
+        let over = answer.outcome.is_some();
+        let deltas = if over { None } else { self.listen(tenant, answer.session).await };
+        let mut follow = self.follow(tenant, message, answer.session, deltas);
+        follow.merge = Merge::new(answer.seq, vec![message.into()]);
+        follow.heed(answer);
+        // It may have ended since it was looked at.
+        follow.look_at = Instant::now();
+        Ok(follow)
+    }
+
+    fn follow(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+        session: SessionId,
+        deltas: Option<Deltas>,
+    ) -> Follow {
+        Follow {
+            of: self.clone(),
+            tenant,
+            message,
+            session,
+            deltas,
+            merge: Merge::new(0, Vec::new()),
+            unsure: None,
+            told: VecDeque::new(),
+            look_at: Instant::now() + PATIENCE,
+            over: false,
+        }
+    }
+
+    async fn listen(&self, tenant: TenantId, session: SessionId) -> Option<Deltas> {
+        match self.bus.subscribe_deltas(tenant, session).await {
+            Ok(deltas) => Some(deltas),
+            Err(error) => {
+                debug!(%error, "following by the journal alone");
+                None
+            }
+        }
+    }
+}
+
+/// One message that is followed.
+#[derive(Debug)]
+pub struct Follow {
+    of: Follower,
+    tenant: TenantId,
+    message: MessageId,
+    session: SessionId,
+    deltas: Option<Deltas>,
+    merge: Merge,
+    /// A delta of a turn that may or may not have seen the message.
+    unsure: Option<Delta>,
+    told: VecDeque<Event>,
+    look_at: Instant,
+    over: bool,
+}
+
+/// What was heard first.
+enum Heard {
+    Delta(Option<Delta>),
+    Silence,
+    Stop,
+}
+
+impl Follow {
+    /// The message.
+    #[must_use]
+    pub const fn message(&self) -> MessageId {
+        self.message
+    }
+
+    /// Its session.
+    #[must_use]
+    pub const fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// What happens next; `None` after the end, which is told exactly once.
+    ///
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the message is gone, or the process stops. The turn goes on.
+    pub async fn next(&mut self) -> Option<Result<Event, Error>> {
+        loop {
+            if let Some(event) = self.told.pop_front() {
+                if matches!(event.what, What::Done(_)) {
+                    self.over = true;
+                    self.told.clear();
+                    self.deltas = None;
+                }
+                return Some(Ok(event));
+            }
+            if self.over {
+                return None;
+            }
+            if let Err(error) = self.listen().await {
+                self.over = true;
+                self.deltas = None;
+                return Some(Err(error));
+            }
+        }
+    }
+
+    /// Waits for the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next), or if it takes longer than `patience`.
+    pub async fn finish(mut self, patience: Duration) -> Result<Finished, Error> {
+        let end = async {
+            while let Some(event) = self.next().await {
+                if let What::Done(finished) = event?.what {
+                    return Ok(finished);
+                }
+            }
+            Err(Error::Stopping)
+        };
+        match tokio::time::timeout(patience, end).await {
+            Ok(end) => end,
+            Err(_) => Err(Error::Unanswered { waited: patience }),
+        }
+    }
+
+    async fn listen(&mut self) -> Result<(), Error> {
+        if self.unsure.is_some() {
+            return self.find_out().await;
+        }
+        let heard = tokio::select! {
+            biased;
+            () = self.of.stop.cancelled() => Heard::Stop,
+            delta = next(&mut self.deltas) => Heard::Delta(delta),
+            () = sleep_until(self.look_at) => Heard::Silence,
+        };
+        match heard {
+            Heard::Delta(Some(delta)) => self.take(delta),
+            Heard::Delta(None) => self.deltas = None,
+            Heard::Silence => self.look().await?,
+            Heard::Stop => return Err(Error::Stopping),
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, delta: Delta) {
+        let told = &mut self.told;
+        // A text is copied only where a delta has to be taken twice, which is once a step.
+        let again = self.merge.is_unsure(&delta).then(|| delta.clone());
+        match self.merge.take(delta, &mut |event| told.push_back(event)) {
+            Taken::Unsure => self.unsure = again,
+            Taken::Yes => self.look_at = Instant::now() + PATIENCE,
+            Taken::No => {}
+        }
+    }
+
+    /// Asks the journal whether a turn has seen the message.
+    async fn find_out(&mut self) -> Result<(), Error> {
+        self.look().await?;
+        if let Some(delta) = self.unsure.take() {
+            self.take(delta);
+        }
+        Ok(())
+    }
+
+    /// Asks the journal how the message stands.
+    async fn look(&mut self) -> Result<(), Error> {
+        let asked = self.of.sessions.answer(self.tenant, self.message).await;
+        self.look_at = Instant::now() + PATIENCE;
+        match asked {
+            Ok(answer) => self.heed(answer),
+            // The message is accepted; who follows it can wait for the database too.
+            Err(error) if error.kind().is_transient() => {
+                debug!(%error, "the journal does not answer; asking again");
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn heed(&mut self, answer: Answer) {
+        let Answer { run, outcome, text, reason, usage, model, .. } = answer;
+        if let Some(run) = run {
+            self.merge.adopt(run);
+        }
+        if let Some(outcome) = outcome {
+            let finished = Finished { outcome, text, reason, usage, model };
+            self.told.push_back(Event { run, step: None, what: What::Done(finished) });
+        }
+    }
+}
+
+/// The next delta, or never where nobody listens.
+async fn next(deltas: &mut Option<Deltas>) -> Option<Delta> {
+    match deltas {
+        Some(deltas) => deltas.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+const fn outcome(outcome: holdfast_bus::Outcome) -> Outcome {
+    match outcome {
+        holdfast_bus::Outcome::Completed => Outcome::Completed,
+        holdfast_bus::Outcome::Failed => Outcome::Failed,
+        holdfast_bus::Outcome::Cancelled => Outcome::Cancelled,
+        holdfast_bus::Outcome::Interrupted => Outcome::Interrupted,
+        holdfast_bus::Outcome::Dead => Outcome::Dead,
+    }
+}

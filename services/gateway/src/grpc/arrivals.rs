@@ -1,0 +1,45 @@
+//! `Ingest`: what bridges hand over. For the mesh's own services only.
+
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    AcceptRequest, AcceptResponse, ingest_server::Ingest as Service,
+};
+use tonic::{Request, Response, Status};
+
+use crate::{auth::require, ingest::Ingest};
+
+/// Answers `holdfast.gateway.v1.Ingest`.
+#[derive(Debug)]
+pub struct Arrivals {
+    ingest: Ingest,
+}
+
+impl Arrivals {
+    /// Takes in by this.
+    pub const fn new(ingest: Ingest) -> Self {
+        Self { ingest }
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Arrivals {
+    async fn accept(
+        &self,
+        request: Request<AcceptRequest>,
+    ) -> Result<Response<AcceptResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Service)?;
+
+        let (taken, agent) = self.ingest.accept_arrival(caller.tenant, request).await?;
+        self.ingest.announce(&taken);
+
+        let accepted = taken.accepted;
+        Ok(Response::new(AcceptResponse {
+            message_id: accepted.message.to_string(),
+            session_id: accepted.session.to_string(),
+            seq: accepted.seq,
+            duplicate: accepted.duplicate,
+            agent: agent.to_string(),
+        }))
+    }
+}

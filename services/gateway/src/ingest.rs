@@ -1,0 +1,224 @@
+//! Taking messages in: whose they are, which agent answers, which session they belong to.
+//!
+//! A message is accepted when the transaction that stores it has committed, and
+//! not before. Then whoever should run is told: by [`Ingest::announce`], which
+//! comes second so that a caller who wants to follow can subscribe in between.
+//! An announcement that is lost costs the runners' poll, a second at most.
+
+mod channel;
+mod place;
+mod text;
+
+use std::time::Duration;
+
+use holdfast_bus::{Bus, Control, ControlKind};
+use holdfast_directory::{AgentCard, Directory};
+use holdfast_grpc::Caller;
+use holdfast_kit::trace;
+use holdfast_session::{Accepted, NewMessage, Running, Sessions};
+use holdfast_types::{Body, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+pub use channel::Arrival;
+pub use place::Place;
+pub use text::clean;
+
+use crate::Error;
+
+/// The longest idempotency key, in bytes.
+const LONGEST_KEY: usize = 256;
+
+/// What somebody with a key says to an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// The caller's idempotency key; empty makes one.
+    pub request_id: String,
+    /// The text.
+    pub text: String,
+    /// The agent, by name or id; empty is the default one.
+    pub agent: String,
+    /// The session: an id, a key, or a name of the caller's own; empty is the agent's main one.
+    pub session: String,
+}
+
+/// A message that was accepted.
+#[derive(Debug, Clone)]
+pub struct Taken {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Where it is now.
+    pub accepted: Accepted,
+    /// The turns that it may begin: its own, and those of what was accepted with it.
+    pub runs: Vec<RunId>,
+    mode: QueueMode,
+}
+
+/// Takes messages in. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct Ingest {
+    directory: Directory,
+    sessions: Sessions,
+    bus: Bus,
+    text_limit: usize,
+}
+
+impl Ingest {
+    /// Over these; no text has more than `text_limit` bytes.
+    #[must_use]
+    pub const fn new(
+        directory: Directory,
+        sessions: Sessions,
+        bus: Bus,
+        text_limit: usize,
+    ) -> Self {
+        Self { directory, sessions, bus, text_limit }
+    }
+
+    /// Accepts a message from somebody with a key.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be accepted as it is, or not now.
+    pub async fn accept(&self, caller: &Caller, said: Said) -> Result<Taken, Error> {
+        let text = self.text(&said.text)?;
+        let idem_key = idem_key(said.request_id)?;
+        let place = self.place(caller.tenant, &said.agent, &said.session).await?;
+        let message = NewMessage {
+            mode: place.agent.settings.queue_mode,
+            debounce: debounce(&place.agent),
+            idem_key,
+            ..message(caller, place, Body::text(text))
+        };
+        self.store(caller.tenant, message).await
+    }
+
+    /// A text as it may be stored.
+    ///
+    /// # Errors
+    ///
+    /// If it is empty, too long, or has a NUL.
+    pub fn text(&self, text: &str) -> Result<String, Error> {
+        text::message(text, self.text_limit)
+    }
+
+    /// Stores one message.
+    async fn store(&self, tenant: TenantId, message: NewMessage) -> Result<Taken, Error> {
+        self.store_all(tenant, vec![message]).await
+    }
+
+    /// Stores messages of one session, in their order; what is returned is the last of them.
+    ///
+    /// # Errors
+    ///
+    /// If the last is refused.
+    pub async fn store_all(
+        &self,
+        tenant: TenantId,
+        messages: Vec<NewMessage>,
+    ) -> Result<Taken, Error> {
+        let began = Instant::now();
+        let mode = messages.last().map(|message| message.mode).unwrap_or_default();
+        let mut stored = match messages.len() {
+            1 => {
+                let mut stored = Vec::with_capacity(1);
+                for message in messages {
+                    stored.push(self.sessions.ingest(tenant, message).await);
+                }
+                stored
+            }
+            _ => self.sessions.ingest_batch(tenant, messages).await,
+        };
+        metrics::histogram!("holdfast_gateway_ingest_duration_seconds").record(began.elapsed());
+        let last = stored.pop().ok_or(Error::Empty)?;
+        let accepted = last?;
+        let earlier = stored.iter().filter_map(|one| Some(one.as_ref().ok()?.message.into()));
+        let runs = earlier.chain([accepted.message.into()]).collect();
+        Ok(Taken { tenant, accepted, runs, mode })
+    }
+
+    /// Tells whoever should run the session that it has something to do.
+    pub fn announce(&self, taken: &Taken) {
+        let Accepted { session, wake, running, .. } = taken.accepted;
+        if let Some(after) = wake {
+            self.bus.wake_run(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        }
+        if let Some(running) = running {
+            let kind = match taken.mode {
+                QueueMode::Interrupt => ControlKind::Interrupt,
+                QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
+            };
+            self.tell(session, running, kind);
+        }
+    }
+
+    /// Ends what runs in a session; says whether anything did.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session.
+    pub async fn cancel(
+        &self,
+        tenant: TenantId,
+        agent: &str,
+        session: &str,
+    ) -> Result<bool, Error> {
+        let session = self.existing(tenant, agent, session).await?;
+        let running = self.sessions.cancel(tenant, session).await?;
+        if let Some(running) = running {
+            self.tell(session, running, ControlKind::Cancel);
+        }
+        Ok(running.is_some())
+    }
+
+    fn tell(&self, session: SessionId, running: Running, kind: ControlKind) {
+        let control = Control { session, kind, epoch: running.epoch };
+        self.bus.control(running.owner, &control);
+    }
+}
+
+/// A message for a place, with what all messages of one caller have in common.
+pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
+    let source = match caller.key {
+        Some(key) => Source::Key(key),
+        None => Source::Internal(caller.name.clone()),
+    };
+    NewMessage {
+        key: place.key,
+        agent: place.agent.id,
+        source,
+        idem_key: String::new(),
+        body,
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: trace::current(),
+    }
+}
+
+/// The caller's idempotency key, or a new one.
+///
+/// # Errors
+///
+/// If it is too long, or cannot be stored.
+pub fn idem_key(given: String) -> Result<String, Error> {
+    match given.len() {
+        0 => Ok(Uuid::now_v7().simple().to_string()),
+        1..=LONGEST_KEY if given.contains('\0') => Err(Error::Nul("request_id")),
+        1..=LONGEST_KEY => Ok(given),
+        long => Err(holdfast_session::Error::IdemKey(long).into()),
+    }
+}
+
+fn debounce(agent: &AgentCard) -> Duration {
+    Duration::from_millis(u64::from(agent.settings.debounce_ms))
+}
+
+/// The key of a caller's own name for a session.
+///
+/// # Errors
+///
+/// If the name is too long.
+pub fn own_session(agent: &AgentCard, name: &str) -> Result<SessionKey, Error> {
+    Ok(SessionKey::api(&agent.name, &clean(name))?)
+}

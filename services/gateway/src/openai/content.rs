@@ -1,0 +1,171 @@
+//! What clients call a message, and what is taken of it.
+//!
+//! Unknown fields are passed over, as OpenAI does. What is known and cannot be
+//! done here is refused, so that nobody believes that it was.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::Refusal;
+
+/// Who said something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Whoever talks to the agent.
+    User,
+    /// The agent.
+    Assistant,
+    /// Whoever instructs it.
+    System,
+}
+
+/// Something that was said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    /// By whom.
+    pub role: Role,
+    /// What.
+    pub text: String,
+}
+
+/// A message as it is sent: of Chat Completions, or an input item of Responses.
+#[derive(Debug, Deserialize)]
+pub struct Message {
+    /// The kind of item; only Responses has it.
+    #[serde(default, rename = "type")]
+    kind: Option<String>,
+    #[serde(default)]
+    role: Option<String>,
+    #[serde(default)]
+    content: Option<Content>,
+    #[serde(default)]
+    tool_calls: Option<Value>,
+    #[serde(default)]
+    function_call: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    refusal: Option<String>,
+}
+
+/// What is told to a client that brings tools of its own.
+pub const NO_TOOLS: &str = "client-side tools are not supported yet: an agent uses the tools that \
+                            its own settings give it; leave this out";
+
+impl Message {
+    /// What it says; `param` is where it stands.
+    pub fn read(self, param: &'static str) -> Result<Turn, Refusal> {
+        if let Some(kind) = self.kind.filter(|kind| kind != "message") {
+            let kind: String = kind.chars().take(40).collect();
+            let message = match kind.as_str() {
+                "function_call" | "function_call_output" => NO_TOOLS.to_owned(),
+                _ => format!("an item of type `{kind}` is not supported yet: send messages"),
+            };
+            return Err(Refusal::unsupported(param, message));
+        }
+        let calls = self.tool_calls.is_some_and(|calls| is_given(&calls));
+        if calls || self.function_call.is_some_and(|call| is_given(&call)) {
+            return Err(Refusal::unsupported(param, NO_TOOLS));
+        }
+        let role = match self.role.as_deref() {
+            Some("user") => Role::User,
+            Some("assistant") => Role::Assistant,
+            Some("system" | "developer") => Role::System,
+            Some("tool" | "function") => return Err(Refusal::unsupported(param, NO_TOOLS)),
+            Some(other) => {
+                let other: String = other.chars().take(40).collect();
+                let message =
+                    format!("`{other}` is no role: use user, assistant, system or developer");
+                return Err(Refusal::field(param, message));
+            }
+            None => return Err(Refusal::field(param, "a message has no `role`: add one")),
+        };
+        let text = match self.content {
+            Some(Content::Text(text)) => text,
+            Some(Content::Parts(parts)) => join(parts, param)?,
+            None => return Err(Refusal::field(param, "a message has no `content`: add some")),
+        };
+        Ok(Turn { role, text })
+    }
+}
+
+/// Whether a field says something: null and an empty list do not.
+pub fn is_given(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => true,
+    }
+}
+
+fn join(parts: Vec<Part>, param: &'static str) -> Result<String, Refusal> {
+    let mut joined = String::new();
+    for part in parts {
+        match part.kind.as_str() {
+            "text" | "input_text" | "output_text" => {
+                joined.push_str(part.text.as_deref().unwrap_or_default());
+            }
+            "refusal" => joined.push_str(part.refusal.as_deref().unwrap_or_default()),
+            other => {
+                let other: String = other.chars().take(40).collect();
+                let message =
+                    format!("a content part of type `{other}` is not supported yet: send text");
+                return Err(Refusal::unsupported(param, message));
+            }
+        }
+    }
+    Ok(joined)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(message: Value) -> Result<Turn, Refusal> {
+        serde_json::from_value::<Message>(message).unwrap().read("messages")
+    }
+
+    #[test]
+    fn text_parts_are_joined_and_unknown_fields_passed_over() {
+        let turn = read(json!({
+            "role": "user",
+            "name": "anna",
+            "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}],
+        }));
+
+        assert_eq!(turn.unwrap(), Turn { role: Role::User, text: "ab".into() });
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_by_name() {
+        for (message, told) in [
+            (json!({"role": "user", "content": [{"type": "image_url"}]}), "`image_url`"),
+            (json!({"role": "tool", "content": "x"}), "client-side tools"),
+            (json!({"role": "assistant", "tool_calls": [{}]}), "client-side tools"),
+            (json!({"type": "function_call_output"}), "client-side tools"),
+            (json!({"type": "item_reference", "id": "x"}), "`item_reference`"),
+            (json!({"role": "robot", "content": "x"}), "`robot`"),
+            (json!({"role": "user"}), "`content`"),
+            (json!({"content": "x"}), "`role`"),
+        ] {
+            let refusal = read(message.clone()).unwrap_err();
+
+            assert!(refusal.message().contains(told), "{message}: {}", refusal.message());
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Which session a request goes on with, and what of it is new there.
+
+use holdfast_directory::AgentCard;
+use holdfast_grpc::Caller;
+use holdfast_session::NewMessage;
+use holdfast_types::{Body, MessageId, QueueMode, TenantId};
+use http::HeaderMap;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use super::{
+    OpenAi, Refusal,
+    content::{Role, Turn},
+};
+use crate::{
+    Error,
+    follow::Follow,
+    ingest::{Place, idem_key, message, own_session},
+};
+
+/// The header that makes a request the same when it is sent again.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What all models' names begin with.
+pub const MODEL: &str = "holdfast";
+
+/// The most messages that a session begins with; older ones become one.
+const MOST_SEEDS: usize = 128;
+
+/// A request, whatever its form.
+#[derive(Debug, Default)]
+pub struct Ask {
+    /// The model, as it was sent.
+    pub model: String,
+    /// Whose session goes on.
+    pub user: Option<String>,
+    /// After which answer it goes on.
+    pub previous: Option<String>,
+    /// What was said, the newest last.
+    pub turns: Vec<Turn>,
+}
+
+impl OpenAi {
+    /// Takes a request in, and follows it. What is wrong with it is found here, before an answer
+    /// begins.
+    pub async fn ask(
+        &self,
+        caller: &Caller,
+        headers: &HeaderMap,
+        ask: Ask,
+    ) -> Result<Follow, Refusal> {
+        let tenant = caller.tenant;
+        let agent = self.agent_of(tenant, &ask.model).await?;
+        let key = given_key(headers)?;
+        let (place, turns) = self.place(caller, agent, key.as_deref(), ask).await?;
+        let messages = self.messages(caller, place, key, turns)?;
+
+        let taken = self.ingest.store_all(tenant, messages).await?;
+        let runs = taken.runs.clone();
+        let follow = self.follower.accepted(tenant, &taken.accepted, runs).await;
+        self.ingest.announce(&taken);
+        Ok(follow)
+    }
+
+    /// The agent that a model's name means.
+    pub async fn agent_of(&self, tenant: TenantId, model: &str) -> Result<AgentCard, Refusal> {
+        let name = match model.strip_prefix(MODEL) {
+            Some("") => "",
+            Some(rest) => match rest.strip_prefix('/') {
+                Some(name) if !name.is_empty() => name,
+                _ => return Err(Refusal::no_model(model)),
+            },
+            None => return Err(Refusal::no_model(model)),
+        };
+        self.ingest.agent(tenant, name).await.map_err(|error| match error {
+            Error::NoAgent(_) => Refusal::no_model(model),
+            error => error.into(),
+        })
+    }
+
+    /// The session, and what of the conversation it does not know yet.
+    async fn place(
+        &self,
+        caller: &Caller,
+        agent: AgentCard,
+        key: Option<&str>,
+        ask: Ask,
+    ) -> Result<(Place, Vec<Turn>), Refusal> {
+        let Ask { user, previous, mut turns, .. } = ask;
+        if let Some(previous) = previous {
+            let session = self.session_of(caller.tenant, &previous).await?;
+            let agent = if ask.model == MODEL { "" } else { agent.name.as_str() };
+            return Ok((self.ingest.place_of(caller.tenant, agent, session).await?, turns));
+        }
+        let Some(user) = user.filter(|user| !user.is_empty()) else {
+            let name = match key {
+                Some(key) => once(caller, key, &turns),
+                None => Uuid::now_v7().simple().to_string(),
+            };
+            let key = own_session(&agent, &format!("once-{name}"))?;
+            return Ok((Place { agent, key }, turns));
+        };
+        let key = own_session(&agent, &user)?;
+        let news = unanswered(&turns);
+        // A session that is not there yet begins with all that was said elsewhere.
+        if news < turns.len() && self.ingest.is_known(caller.tenant, &key).await? {
+            turns.drain(..turns.len() - news);
+        }
+        Ok((Place { agent, key }, turns))
+    }
+
+    async fn session_of(
+        &self,
+        tenant: TenantId,
+        response: &str,
+    ) -> Result<holdfast_types::SessionId, Refusal> {
+        let unknown = || {
+            let response: String = response.chars().take(80).collect();
+            Refusal::field(
+                "previous_response_id",
+                format!("there is no response `{response}`: it may have been deleted since"),
+            )
+        };
+        let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
+        let id = id.map(MessageId::from).ok_or_else(unknown)?;
+        match self.ingest.session_of(tenant, id).await {
+            Ok(session) => Ok(session),
+            Err(Error::Session(holdfast_session::Error::NotFound { .. })) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Messages for the inbox: what goes before is heard and not answered, the last wakes.
+    fn messages(
+        &self,
+        caller: &Caller,
+        place: Place,
+        key: Option<String>,
+        mut turns: Vec<Turn>,
+    ) -> Result<Vec<NewMessage>, Refusal> {
+        let last = match turns.pop() {
+            Some(Turn { role: Role::User, text }) => self.ingest.text(&text)?,
+            Some(_) => {
+                let message = "the last message has to be the user's: there is nothing to answer";
+                return Err(Refusal::field("messages", message));
+            }
+            None => return Err(Refusal::field("messages", "there is no message: add one")),
+        };
+        let key = idem_key(key.unwrap_or_default())?;
+        let seeds_key = hex(&Sha256::digest(&key));
+        let template = message(caller, place, Body::default());
+        debug_assert_eq!(template.mode, QueueMode::Followup);
+
+        let mut messages = Vec::with_capacity(turns.len() + 1);
+        for (n, turn) in folded(turns).into_iter().enumerate() {
+            let role = Some(word(turn.role).to_owned());
+            let text = match self.ingest.text(&turn.text) {
+                // Clients keep empty answers in their histories.
+                Err(Error::Empty) => continue,
+                text => text?,
+            };
+            let body = Body { role, silent: true, ..Body::text(text) };
+            messages.push(NewMessage {
+                body,
+                idem_key: format!("{seeds_key}:{n}"),
+                ..template.clone()
+            });
+        }
+        messages.push(NewMessage { body: Body::text(last), idem_key: key, ..template });
+        Ok(messages)
+    }
+}
+
+/// How many turns at the end no answer follows.
+fn unanswered(turns: &[Turn]) -> usize {
+    turns.iter().rev().take_while(|turn| turn.role != Role::Assistant).count()
+}
+
+/// The same turns, of which the oldest are one if there are too many.
+fn folded(mut turns: Vec<Turn>) -> Vec<Turn> {
+    if turns.len() <= MOST_SEEDS {
+        return turns;
+    }
+    let newest = turns.split_off(turns.len() - (MOST_SEEDS - 1));
+    let told = turns.iter().map(|turn| format!("{}: {}", word(turn.role), turn.text));
+    let told = told.collect::<Vec<_>>().join("\n");
+    let mut folded = vec![Turn { role: Role::User, text: format!("[what was said before]\n{told}") }];
+    folded.extend(newest);
+    folded
+}
+
+const fn word(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::System => "system",
+    }
+}
+
+/// The name of a session that is for one request: the same when that request is sent again.
+fn once(caller: &Caller, key: &str, turns: &[Turn]) -> String {
+    let mut hasher = Sha256::new();
+    if let Some(caller) = caller.key {
+        hasher.update(caller.as_uuid());
+    }
+    hasher.update(key);
+    for turn in turns {
+        hasher.update([0]);
+        hasher.update(word(turn.role));
+        hasher.update(Sha256::digest(&turn.text));
+    }
+    hex(&hasher.finalize()[..16])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn given_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    match value.to_str() {
+        Ok("") | Err(_) => Err(Refusal::field(
+            "Idempotency-Key",
+            "the `Idempotency-Key` has to be 1 to 256 characters of plain text",
+        )),
+        Ok(key) => Ok(Some(key.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_grpc::Scopes;
+    use holdfast_types::KeyId;
+
+    use super::*;
+
+    fn turn(role: Role, text: &str) -> Turn {
+        Turn { role, text: text.into() }
+    }
+
+    #[test]
+    fn only_what_no_answer_follows_is_new() {
+        use Role::{Assistant as A, System as S, User as U};
+        for (roles, news) in [
+            (&[][..], 0),
+            (&[U], 1),
+            (&[S, U], 2),
+            (&[S, U, A, U], 1),
+            (&[U, A, U, U], 2),
+            (&[U, A], 0),
+        ] {
+            let turns: Vec<Turn> = roles.iter().map(|role| turn(*role, "x")).collect();
+
+            assert_eq!(unanswered(&turns), news, "{roles:?}");
+        }
+    }
+
+    #[test]
+    fn a_long_history_becomes_a_shorter_one_with_all_of_it() {
+        let turns: Vec<Turn> = (0..300).map(|n| turn(Role::User, &format!("<{n}>"))).collect();
+
+        let folded = folded(turns);
+
+        assert_eq!(folded.len(), MOST_SEEDS);
+        let all = folded.iter().map(|turn| turn.text.as_str()).collect::<String>();
+        assert!((0..300).all(|n| all.contains(&format!("<{n}>"))));
+    }
+
+    #[test]
+    fn a_session_for_once_is_the_same_for_the_same_request_of_the_same_key_only() {
+        let caller = |key| Caller {
+            tenant: TenantId::generate(),
+            key: Some(key),
+            scopes: Scopes::NONE,
+            name: String::new(),
+        };
+        let (anna, ben) = (caller(KeyId::generate()), caller(KeyId::generate()));
+        let hi = [turn(Role::User, "hi")];
+
+        assert_eq!(once(&anna, "k", &hi), once(&anna, "k", &hi));
+        assert_ne!(once(&anna, "k", &hi), once(&ben, "k", &hi));
+        assert_ne!(once(&anna, "k", &hi), once(&anna, "l", &hi));
+        assert_ne!(once(&anna, "k", &hi), once(&anna, "k", &[turn(Role::User, "ho")]));
+        assert_ne!(once(&anna, "k", &hi), once(&anna, "k", &[turn(Role::System, "hi")]));
+    }
+}

@@ -1,0 +1,62 @@
+//! `GET /v1/models`: a tenant's agents.
+
+use axum::{
+    Extension, Json,
+    extract::{Path, State},
+};
+use holdfast_grpc::{Caller, Scope};
+use holdfast_types::AgentId;
+use serde::Serialize;
+
+use super::{OpenAi, Refusal, converse::MODEL};
+use crate::{Error, auth::require};
+
+/// A model as clients list it.
+#[derive(Debug, Serialize)]
+pub struct Model {
+    id: String,
+    object: &'static str,
+    created: u64,
+    owned_by: &'static str,
+}
+
+/// All of them.
+#[derive(Debug, Serialize)]
+pub struct Models {
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+/// The default agent, by the short name, and every agent by its own.
+pub async fn models(
+    State(api): State<OpenAi>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Models>, Refusal> {
+    may_look(&caller)?;
+    let default = api.ingest.agent(caller.tenant, "").await?;
+    let agents = api.ingest.agents(caller.tenant).await?;
+    let own = agents.iter().map(|agent| Model::new(format!("{MODEL}/{}", agent.name), agent.id));
+    let data = [Model::new(MODEL.to_owned(), default.id)].into_iter().chain(own).collect();
+    Ok(Json(Models { object: "list", data }))
+}
+
+/// One of them.
+pub async fn model(
+    State(api): State<OpenAi>,
+    Extension(caller): Extension<Caller>,
+    Path(model): Path<String>,
+) -> Result<Json<Model>, Refusal> {
+    may_look(&caller)?;
+    let agent = api.agent_of(caller.tenant, &model).await?;
+    Ok(Json(Model::new(model, agent.id)))
+}
+
+fn may_look(caller: &Caller) -> Result<(), Error> {
+    require(caller, Scope::Chat).or_else(|_| require(caller, Scope::Read))
+}
+
+impl Model {
+    fn new(id: String, agent: AgentId) -> Self {
+        Self { id, object: "model", created: super::sse::made_at(agent.as_uuid()), owned_by: MODEL }
+    }
+}

@@ -1,0 +1,251 @@
+//! Why a request got no answer, in the form that OpenAI's clients read.
+
+use std::time::Duration;
+
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
+use holdfast_session::Outcome;
+use holdfast_types::{Fault, Kind};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use serde::Serialize;
+
+use crate::{Error, follow::Finished};
+
+/// `{"error": …}`, and the status it comes with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    status: StatusCode,
+    what: What,
+    retry_after: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct What {
+    message: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    param: Option<&'static str>,
+    code: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    error: &'a What,
+}
+
+const INVALID: &str = "invalid_request_error";
+const SERVER: &str = "server_error";
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        let what = What { message: message.into(), kind, param: None, code: None };
+        Self { status, what, retry_after: None }
+    }
+
+    fn code(self, code: &'static str) -> Self {
+        Self { what: What { code: Some(code), ..self.what }, ..self }
+    }
+
+    /// A field of the request is wrong.
+    pub fn field(param: &'static str, message: impl Into<String>) -> Self {
+        let refusal = Self::new(StatusCode::BAD_REQUEST, INVALID, message);
+        Self { what: What { param: Some(param), ..refusal.what }, ..refusal }
+    }
+
+    /// A field of the request asks for what is not to be had here.
+    pub fn unsupported(param: &'static str, message: impl Into<String>) -> Self {
+        Self::field(param, message).code("unsupported_parameter")
+    }
+
+    /// There is no such model.
+    pub fn no_model(name: &str) -> Self {
+        let name: String = name.chars().take(80).collect();
+        let message = format!(
+            "there is no model `{name}`: use `holdfast` for the default agent or \
+             `holdfast/<agent>` for another; `GET /v1/models` lists them"
+        );
+        let refusal = Self::field("model", message).code("model_not_found");
+        Self { status: StatusCode::NOT_FOUND, ..refusal }
+    }
+
+    /// The body is not what a body must be.
+    pub fn bad_body(message: &str) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, INVALID, message).code("invalid_body")
+    }
+
+    /// The body is too large.
+    pub fn too_large(limit: usize) -> Self {
+        let message = format!("the body has more than {limit} bytes, which is the most: shorten it");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, message).code("body_too_large")
+    }
+
+    /// The body did not arrive in time.
+    pub fn too_slow(patience: Duration) -> Self {
+        let message = format!("the body did not arrive within {patience:?}: send it again");
+        Self::new(StatusCode::REQUEST_TIMEOUT, INVALID, message).code("body_timeout")
+    }
+
+    /// Nothing is served there.
+    pub fn no_route(method: &str, path: &str) -> Self {
+        let path: String = path.chars().take(80).collect();
+        let message = format!(
+            "there is no `{method} {path}`: there are `POST /v1/chat/completions`, \
+             `POST /v1/responses` and `GET /v1/models`"
+        );
+        Self::new(StatusCode::NOT_FOUND, INVALID, message).code("unknown_url")
+    }
+
+    /// Something else is served there.
+    pub fn no_method(method: &str, path: &str) -> Self {
+        let path: String = path.chars().take(80).collect();
+        let message = format!("`{path}` does not take `{method}`: try `POST` or `GET`");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, INVALID, message).code("method_not_allowed")
+    }
+
+    /// A defect of ours.
+    pub fn defect() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, "internal error")
+    }
+
+    /// A stream cannot go on, since what it said no longer counts.
+    pub fn taken_back() -> Self {
+        let message = "another runner took the turn up and answers in other words than were sent: \
+                       send the request again, with the same `Idempotency-Key` if it had one, \
+                       for the stored answer";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, SERVER, message).code("stream_restarted")
+    }
+
+    /// A turn that ended without an answer; `None` if it has one.
+    pub fn of(finished: &Finished) -> Option<Self> {
+        let reason = finished.reason.as_deref().unwrap_or("no reason was given");
+        let (status, code, message) = match finished.outcome {
+            Outcome::Completed => return None,
+            Outcome::Interrupted => (
+                StatusCode::CONFLICT,
+                "turn_interrupted",
+                "newer input ended the turn: send the message again, under a new key".to_owned(),
+            ),
+            Outcome::Cancelled => (
+                StatusCode::CONFLICT,
+                "turn_cancelled",
+                "the turn was cancelled: send the message again, under a new key".to_owned(),
+            ),
+            Outcome::Failed => {
+                (StatusCode::BAD_GATEWAY, "turn_failed", format!("the turn failed: {reason}"))
+            }
+            Outcome::Dead => (
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "turn_given_up",
+                format!("the turn was given up: {reason}"),
+            ),
+        };
+        Some(Self::new(status, SERVER, message).code(code))
+    }
+
+    /// The error alone, as a stream sends it.
+    pub fn shown(&self) -> impl Serialize + '_ {
+        Shown { error: &self.what }
+    }
+
+    /// What it says.
+    pub fn message(&self) -> &str {
+        &self.what.message
+    }
+
+    /// The word for it.
+    pub fn word(&self) -> &'static str {
+        self.what.code.unwrap_or(self.what.kind)
+    }
+
+    /// The status it comes with.
+    #[cfg(test)]
+    pub const fn status(&self) -> StatusCode {
+        self.status
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        // The same text, and the same line in the log, as by gRPC.
+        let message = holdfast_grpc::status(&error).message().to_owned();
+        let (status, kind, code) = match error.kind() {
+            Kind::Invalid => (StatusCode::BAD_REQUEST, INVALID, None),
+            Kind::Unauthenticated => {
+                (StatusCode::UNAUTHORIZED, INVALID, Some("invalid_api_key"))
+            }
+            Kind::Forbidden => (StatusCode::FORBIDDEN, "permission_error", None),
+            Kind::NotFound => (StatusCode::NOT_FOUND, INVALID, Some("not_found")),
+            Kind::Conflict => (StatusCode::CONFLICT, INVALID, Some("conflict")),
+            Kind::Exhausted => {
+                (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", Some("rate_limit_exceeded"))
+            }
+            Kind::Unavailable => {
+                let status = match error {
+                    Error::Unanswered { .. } => StatusCode::GATEWAY_TIMEOUT,
+                    _ => StatusCode::SERVICE_UNAVAILABLE,
+                };
+                (status, SERVER, Some("unavailable"))
+            }
+            Kind::Internal => (StatusCode::INTERNAL_SERVER_ERROR, SERVER, None),
+        };
+        let mut refusal = Self::new(status, kind, message);
+        refusal.what.code = code;
+        refusal.retry_after = error.retry_after();
+        refusal
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(Shown { error: &self.what })).into_response();
+        if let Some(after) = self.retry_after {
+            // Whole seconds are all that the header has; rounded up, so that nobody is early.
+            let seconds = after.as_millis().div_ceil(1000).max(1);
+            let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_calls_too_often_is_told_when_to_come_back() {
+        let error = Error::Limited { rate: 60, retry_after: Duration::from_millis(1200) };
+
+        let response = Refusal::from(error).into_response();
+
+        assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert_eq!(response.headers()[RETRY_AFTER], "2");
+    }
+
+    #[test]
+    fn an_unknown_model_is_refused_in_the_form_that_clients_know() {
+        let refusal = Refusal::no_model("gpt-5");
+
+        let shown = serde_json::to_value(refusal.shown()).unwrap();
+
+        assert_eq!(refusal.status(), StatusCode::NOT_FOUND);
+        assert_eq!(shown["error"]["type"], "invalid_request_error");
+        assert_eq!(shown["error"]["param"], "model");
+        assert_eq!(shown["error"]["code"], "model_not_found");
+        assert!(shown["error"]["message"].as_str().unwrap().contains("`gpt-5`"));
+    }
+
+    #[test]
+    fn only_an_answer_is_no_refusal() {
+        let ended = |outcome| Finished { outcome, ..crate::follow::finished("x") };
+
+        assert_eq!(Refusal::of(&ended(Outcome::Completed)), None);
+        for outcome in
+            [Outcome::Interrupted, Outcome::Cancelled, Outcome::Failed, Outcome::Dead]
+        {
+            assert!(Refusal::of(&ended(outcome)).is_some(), "{outcome:?}");
+        }
+    }
+}

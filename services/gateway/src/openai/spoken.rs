@@ -1,0 +1,293 @@
+//! What a stream that cannot take anything back may say.
+//!
+//! A turn may be begun anew on another runner, and then says what it said before
+//! again, or something else. The first is swallowed; the second ends the stream
+//! with an error, and the stored answer is there for whoever asks again. Each
+//! step's text is a part of its own: what an agent says before it uses a tool is
+//! no part of its answer.
+
+use crate::follow::{Event, Finished, What};
+
+use super::Refusal;
+
+/// What to say next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Say {
+    /// More text.
+    Text {
+        /// It begins a new part.
+        part: bool,
+        /// The text.
+        text: String,
+    },
+    /// The end.
+    End(Finished),
+    /// The end, without an answer.
+    Fail(Refusal),
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+pub struct Spoken {
+    /// The step that is being told.
+    step: Option<u32>,
+    /// Its text, as it was said.
+    said: String,
+    /// Its text since it began anew, while that is not more than was said.
+    anew: Option<String>,
+    /// It went on to use tools, so no more text of it comes.
+    closed: bool,
+    /// Something was said in steps before it.
+    before: bool,
+}
+
+impl Spoken {
+    /// What follows from an event.
+    pub fn hear(&mut self, event: Event) -> Vec<Say> {
+        match event.what {
+            What::StepStarted { again } => {
+                self.begin(event.step, again);
+                Vec::new()
+            }
+            What::Text(text) => self.text(text),
+            What::ToolStarted { .. } => {
+                self.closed |= !self.said.is_empty();
+                Vec::new()
+            }
+            What::ToolEnded { .. } => Vec::new(),
+            What::Done(finished) => self.end(event.step, finished),
+        }
+    }
+
+    fn begin(&mut self, step: Option<u32>, again: bool) {
+        if again && step == self.step {
+            self.anew = Some(String::new());
+            self.closed = false;
+            return;
+        }
+        self.step = step;
+        self.leave();
+    }
+
+    /// Goes on to a new part.
+    fn leave(&mut self) {
+        self.before |= !self.said.is_empty();
+        self.said.clear();
+        self.anew = None;
+        self.closed = false;
+    }
+
+    fn text(&mut self, text: String) -> Vec<Say> {
+        let text = match self.anew.take() {
+            None => text,
+            Some(anew) => {
+                let anew = anew + &text;
+                if self.said.starts_with(&anew) {
+                    self.anew = Some(anew);
+                    return Vec::new();
+                }
+                match anew.strip_prefix(&self.said) {
+                    Some(more) => more.to_owned(),
+                    None => return vec![Say::Fail(Refusal::taken_back())],
+                }
+            }
+        };
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let part = self.before && self.said.is_empty();
+        self.said.push_str(&text);
+        vec![Say::Text { part, text }]
+    }
+
+    fn end(&mut self, step: Option<u32>, finished: Finished) -> Vec<Say> {
+        if let Some(refusal) = Refusal::of(&finished) {
+            return vec![Say::Fail(refusal)];
+        }
+        // The answer is the last step's; what was said in an earlier one stands before it.
+        if self.closed || (step.is_some() && step > self.step) {
+            self.leave();
+        }
+        let answer = finished.text.trim();
+        let Some(more) = answer.strip_prefix(self.said.trim()) else {
+            return vec![Say::Fail(Refusal::taken_back())];
+        };
+        let part = self.before && self.said.is_empty();
+        let mut say = Vec::with_capacity(2);
+        if !more.is_empty() {
+            // What was said may end in spaces that were trimmed for the comparison.
+            let spaces = self.said.len() - self.said.trim_end().len();
+            let more = if spaces > 0 { more.trim_start() } else { more };
+            say.push(Say::Text { part, text: more.to_owned() });
+        }
+        say.push(Say::End(finished));
+        say
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_session::Outcome;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::follow::finished;
+
+    fn event(step: u32, what: What) -> Event {
+        Event { run: None, step: Some(step), what }
+    }
+
+    fn started(step: u32, again: bool) -> Event {
+        event(step, What::StepStarted { again })
+    }
+
+    fn text(step: u32, text: &str) -> Event {
+        event(step, What::Text(text.into()))
+    }
+
+    fn done(step: u32, text: &str) -> Event {
+        event(step, What::Done(finished(text)))
+    }
+
+    fn tool(step: u32) -> Event {
+        event(step, What::ToolStarted { call: "1".into(), tool: "t".into() })
+    }
+
+    /// All that a client reads, with `|` between parts, and whether it ends well.
+    fn read(events: impl IntoIterator<Item = Event>) -> (String, bool) {
+        let mut spoken = Spoken::default();
+        let mut read = String::new();
+        for event in events {
+            for say in spoken.hear(event) {
+                match say {
+                    Say::Text { part, text } => {
+                        read.push_str(if part { "|" } else { "" });
+                        read.push_str(&text);
+                    }
+                    Say::End(_) => return (read, true),
+                    Say::Fail(_) => return (read, false),
+                }
+            }
+        }
+        panic!("the stream hangs after `{read}`")
+    }
+
+    #[test]
+    fn what_is_streamed_is_the_answer() {
+        let events = [started(0, false), text(0, "hel"), text(0, "lo"), done(0, "hello")];
+        assert_eq!(read(events), ("hello".into(), true));
+
+        let lost = [started(0, false), text(0, "hel"), done(0, "hello")];
+        assert_eq!(read(lost), ("hello".into(), true));
+
+        assert_eq!(read([done(0, "hello")]), ("hello".into(), true));
+        assert_eq!(read([done(0, "")]), (String::new(), true));
+    }
+
+    #[test]
+    fn a_step_that_begins_anew_and_says_the_same_is_not_heard_twice() {
+        let events = [
+            started(0, false),
+            text(0, "hel"),
+            started(0, true),
+            text(0, "h"),
+            text(0, "ello"),
+            text(0, " you"),
+            done(0, "hello you"),
+        ];
+        assert_eq!(read(events), ("hello you".into(), true));
+    }
+
+    #[test]
+    fn a_step_that_begins_anew_twice_is_compared_from_its_beginning() {
+        let events = [
+            started(0, false),
+            text(0, "hel"),
+            started(0, true),
+            started(0, true),
+            text(0, "hello"),
+            done(0, "hello"),
+        ];
+        assert_eq!(read(events), ("hello".into(), true));
+    }
+
+    #[test]
+    fn a_step_that_begins_anew_in_other_words_ends_the_stream_with_an_error() {
+        let events = [started(0, false), text(0, "hel"), started(0, true), text(0, "good day")];
+        assert_eq!(read(events), ("hel".into(), false));
+
+        let unheard = [started(0, false), text(0, "hel"), started(0, true), done(0, "good day")];
+        assert_eq!(read(unheard), ("hel".into(), false));
+    }
+
+    #[test]
+    fn what_is_said_before_a_tool_is_a_part_of_its_own() {
+        let events = [
+            started(0, false),
+            text(0, "let me see"),
+            tool(0),
+            started(1, false),
+            text(1, "it is 5"),
+            done(1, "it is 5"),
+        ];
+        assert_eq!(read(events), ("let me see|it is 5".into(), true));
+
+        let by_journal = What::Done(finished("it is 5"));
+        let lost = [
+            started(0, false),
+            text(0, "let me see"),
+            tool(0),
+            Event { run: None, step: None, what: by_journal },
+        ];
+        assert_eq!(read(lost), ("let me see|it is 5".into(), true));
+    }
+
+    #[test]
+    fn spaces_at_the_ends_do_not_matter() {
+        let events = [started(0, false), text(0, "\nhello \n"), done(0, "hello")];
+        assert_eq!(read(events), ("\nhello \n".into(), true));
+
+        let more = [started(0, false), text(0, "hello "), done(0, "hello you")];
+        assert_eq!(read(more), ("hello you".into(), true));
+    }
+
+    #[test]
+    fn a_turn_without_an_answer_ends_with_its_reason() {
+        let failed = Finished {
+            outcome: Outcome::Failed,
+            reason: Some("no key".into()),
+            ..finished("")
+        };
+
+        let said = Spoken::default().hear(event(0, What::Done(failed)));
+
+        let [Say::Fail(refusal)] = said.as_slice() else { panic!("{said:?}") };
+        assert!(refusal.message().contains("no key"));
+    }
+
+    proptest! {
+        /// However the text is cut, wherever the turn is begun anew: what is read is the answer.
+        #[test]
+        fn a_turn_that_says_the_same_is_always_read_whole(
+            answer in "[a-zé]{1,40}",
+            cuts in prop::collection::vec((0_usize..41, any::<bool>()), 0..6),
+        ) {
+            let at = |n: usize| (0..=n.min(answer.len())).rev()
+                .find(|at| answer.is_char_boundary(*at)).unwrap();
+            let mut events = vec![started(0, false)];
+            let mut from = 0;
+            for (cut, anew) in cuts {
+                let to = at(cut).max(from);
+                events.push(text(0, &answer[from..to]));
+                from = to;
+                if anew {
+                    events.push(started(0, true));
+                    from = 0;
+                }
+            }
+            events.push(done(0, &answer));
+
+            prop_assert_eq!(read(events), (answer, true));
+        }
+    }
+}
