@@ -106,7 +106,12 @@ fn check_object(what: &str, value: &Value) -> Result<(), Error> {
     if !value.is_object() {
         return Err(Error::Invalid(format!("an account's {what} are a JSON object: write {{…}}")));
     }
-    let length = value.to_string().len();
+    let text = value.to_string();
+    // Postgres' jsonb has no NUL.
+    if text.contains("\\u0000") {
+        return Err(Error::Invalid(format!("an account's {what} have a NUL in them: remove it")));
+    }
+    let length = text.len();
     if length > LONGEST {
         return Err(Error::Invalid(format!(
             "an account's {what} have {LONGEST} bytes at most, and these {length}"
@@ -148,6 +153,7 @@ mod tests {
     #[test]
     fn settings_are_an_object_of_a_bearable_size() {
         assert!(new("webhook", json!("x"), None).is_err());
+        assert!(new("webhook", json!({"x": "a\0b"}), None).is_err());
         assert!(new("webhook", json!({"x": "x".repeat(20_000)}), None).is_err());
     }
 

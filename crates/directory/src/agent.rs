@@ -133,6 +133,9 @@ impl NewAgent {
             ))),
             _ => Ok(()),
         };
+        if self.description.contains('\0') || self.instructions.contains('\0') {
+            return Err(Error::Invalid("a text has a NUL character in it: remove it".to_owned()));
+        }
         longest("description", &self.description, LONGEST_DESCRIPTION)?;
         longest("instructions", &self.instructions, LONGEST_INSTRUCTIONS)?;
         if let Some(model) = &self.model {
@@ -222,6 +225,7 @@ mod tests {
         for wrong in [
             NewAgent { description: "x".repeat(2_001), ..NewAgent::main() },
             NewAgent { instructions: "x".repeat(100_001), ..NewAgent::main() },
+            NewAgent { instructions: "a\0b".into(), ..NewAgent::main() },
             NewAgent { model: Some("gpt-5".into()), ..NewAgent::main() },
             settings(Settings { debounce_ms: 60_001, ..Settings::default() }),
             settings(Settings { time_zone: "Mars/Olympus".into(), ..Settings::default() }),

@@ -64,9 +64,11 @@ impl NewKey {
     /// Puts the scopes in order, once each.
     pub(crate) fn check(mut self) -> Result<Self, Error> {
         let length = self.name.chars().count();
-        if self.name.trim().is_empty() || length > LONGEST_NAME {
+        let unfit = self.name.contains(char::is_control);
+        if self.name.trim().is_empty() || length > LONGEST_NAME || unfit {
             return Err(Error::Invalid(format!(
-                "a key's name has 1 to {LONGEST_NAME} characters, and this one {length}"
+                "a key's name has 1 to {LONGEST_NAME} characters, none of them a control \
+                 character, and this one has {length}"
             )));
         }
         if let Some(unknown) = self.scopes.iter().find(|scope| !SCOPES.contains(&scope.as_str())) {
@@ -110,6 +112,7 @@ mod tests {
         for (name, scopes, life) in [
             ("", &["chat"][..], None),
             (" ", &["chat"], None),
+            ("a\0", &["chat"], None),
             (&"x".repeat(101), &["chat"], None),
             ("ci", &[], None),
             ("ci", &["root"], None),

@@ -127,6 +127,11 @@ impl Pattern {
 }
 
 fn compile(pattern: &str) -> Result<Regex, Error> {
+    if pattern.contains('\0') {
+        return Err(Error::Invalid(
+            "a pattern has a NUL character in it: write `\\x00`".to_owned(),
+        ));
+    }
     let length = pattern.chars().count();
     if length > LONGEST_PATTERN {
         return Err(Error::Invalid(format!(
@@ -323,7 +328,7 @@ fn optional(what: &str, text: Option<String>) -> Result<Option<String>, Error> {
     }
 }
 
-fn id(what: &str, text: &str) -> Result<String, Error> {
+pub(crate) fn id(what: &str, text: &str) -> Result<String, Error> {
     let text = text.trim();
     if text.len() > LONGEST_ID || text.contains(char::is_control) {
         return Err(Error::Invalid(format!(
@@ -385,7 +390,7 @@ mod tests {
 
     #[test]
     fn a_pattern_that_could_hurt_is_refused() {
-        for pattern in ["(", "a{1000}{1000}", r"(\w{200}){200}", &"x".repeat(1_001)] {
+        for pattern in ["(", "a\0", "a{1000}{1000}", r"(\w{200}){200}", &"x".repeat(1_001)] {
             let rule = NewRule { pattern: Some(pattern.to_owned()), ..NewRule::default() };
 
             assert!(matches!(rule.check(), Err(Error::Invalid(_))), "{pattern}");

@@ -239,7 +239,8 @@ mod tests {
     fn the_same_key_does_not_open_another_tenants_value() {
         // Even if two tenants had the same data key by some mistake.
         let ours = data_key(TenantId::generate());
-        let theirs = DataKey { tenant: TenantId::generate(), key: ours.key.clone() };
+        let key = SecretBox::new(Box::new(*ours.key.expose_secret()));
+        let theirs = DataKey { tenant: TenantId::generate(), key };
         let purpose = Purpose::ProviderKey("openai");
 
         let sealed = ours.seal(purpose, b"sk-1").unwrap();

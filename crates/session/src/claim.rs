@@ -67,7 +67,7 @@ impl Sessions {
         let rows: Vec<(Uuid, Uuid, i64, i32, i64)> = sqlx::query_as(SQL)
             .bind(runner.as_uuid())
             .bind(i64::from(slots))
-            .bind(lease_seconds())
+            .bind(self.lease.as_secs_f64())
             .fetch_all(self.pools.system_pool())
             .await?;
         Ok(rows
@@ -115,7 +115,7 @@ impl Sessions {
             .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
-            .bind(lease_seconds())
+            .bind(self.lease.as_secs_f64())
             .fetch_all(self.pools.system_pool())
             .await?;
         Ok(rows
@@ -201,8 +201,4 @@ impl Sessions {
             sqlx::query_scalar(SQL).fetch_one(self.pools.system_pool()).await?;
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
     }
-}
-
-fn lease_seconds() -> f64 {
-    LEASE.as_secs_f64()
 }

@@ -76,7 +76,7 @@ impl Sessions {
             .bind(owner.as_uuid())
             .bind(limit)
             .bind(class != DeliveryClass::Plain)
-            .bind(SENDING.as_secs_f64())
+            .bind(self.sending.as_secs_f64())
             .fetch_all(system)
             .await?;
         claimed.sort_unstable();

@@ -1,16 +1,20 @@
 //! The protocol's face: one value over the database, with a method for each verb.
 
+use std::time::Duration;
+
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, State, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error};
+use crate::{Claim, Error, claim::LEASE, deliver::SENDING};
 
 /// The session protocol over a database. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Sessions {
     pub(crate) pools: Pools,
+    pub(crate) lease: Duration,
+    pub(crate) sending: Duration,
 }
 
 /// How far a tenant's place in the fair order moves with each session that becomes ready, at
@@ -21,7 +25,29 @@ impl Sessions {
     /// The protocol over these pools.
     #[must_use]
     pub const fn new(pools: Pools) -> Self {
-        Self { pools }
+        Self { pools, lease: LEASE, sending: SENDING }
+    }
+
+    /// The same with claims that last so long without being renewed, instead of [`LEASE`].
+    ///
+    /// Every runner of a database should have the same; a shorter one finds a lost runner sooner
+    /// and is lost sooner itself when it is held up.
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> Self {
+        Self { lease, ..self }
+    }
+
+    /// The same with sends that may take so long before another bridge looks at them, instead of
+    /// [`SENDING`].
+    #[must_use]
+    pub fn with_sending(self, sending: Duration) -> Self {
+        Self { sending, ..self }
+    }
+
+    /// How long a claim lasts without being renewed.
+    #[must_use]
+    pub const fn lease(&self) -> Duration {
+        self.lease
     }
 }
 

@@ -58,7 +58,7 @@ impl App {
         let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
         let bus = Bus::connect(&config.nats, "holdfast-runner").await?;
         let locks = Locks::connect_lazy(&config.redis)?;
-        let sessions = Sessions::new(pools.clone());
+        let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
         let held = Arc::new(Held::default());
         let mesh = Inside::new(sessions.clone(), directory.clone(), Arc::clone(&held));
         let tools = Registry::of_mesh(Arc::new(mesh));

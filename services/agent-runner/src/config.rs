@@ -57,6 +57,13 @@ pub struct Runner {
     /// How many tokens a prompt may be.
     pub context_tokens: usize,
 
+    /// How long a claim lasts without being renewed; it is renewed every third of that.
+    ///
+    /// Every runner of a database should have the same. A shorter one finds a lost runner sooner,
+    /// and is lost sooner itself when it is held up.
+    #[serde(with = "humantime_serde")]
+    pub lease: Duration,
+
     /// How long a turn may take, tools and retries included.
     #[serde(with = "humantime_serde")]
     pub turn_deadline: Duration,
@@ -106,6 +113,7 @@ impl Default for Runner {
             slots: 32,
             history_entries: 200,
             context_tokens: holdfast_agent::CONTEXT_LIMIT,
+            lease: LEASE,
             turn_deadline: Duration::from_secs(600),
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
@@ -143,10 +151,11 @@ impl Runner {
             );
         }
         ensure!(
-            self.sweep <= LEASE / 3,
-            "`runner.sweep` is {:?}: more than a third of the lease of {LEASE:?} would leave \
+            self.sweep <= self.lease / 3,
+            "`runner.sweep` is {:?}: more than a third of the lease of {:?} would leave \
              orphaned sessions lying",
-            self.sweep
+            self.sweep,
+            self.lease
         );
         ensure!(
             self.model_timeout <= self.turn_deadline,

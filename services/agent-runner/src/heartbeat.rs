@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_kit::boot_clock;
 use holdfast_lock::SessionLock;
-use holdfast_session::{Claim, LEASE, Renewed};
+use holdfast_session::{Claim, Renewed};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -20,21 +20,22 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// Renews all holds until `stop`.
 pub(crate) async fn beat(worker: Arc<Worker>, stop: CancellationToken) {
     let trouble = Trouble::new("leases are not renewed");
-    let mut wait = LEASE / 3;
+    let usual = worker.config.lease / 3;
+    let mut wait = usual;
     while stop.run_until_cancelled(sleep(wait)).await.is_some() {
         let holds = worker.held.all();
         if holds.is_empty() {
-            wait = LEASE / 3;
+            wait = usual;
             continue;
         }
         wait = match renew(&worker, &holds).await {
             Ok(()) => {
                 trouble.ends();
-                LEASE / 3
+                usual
             }
             Err(error) => {
                 trouble.begins(&error);
-                AGAIN
+                AGAIN.min(usual)
             }
         };
         tokio::spawn(renew_locks(Arc::clone(&worker), holds));

@@ -15,13 +15,10 @@ use std::{
 };
 
 use holdfast_kit::boot_clock;
-use holdfast_session::{Claim, LEASE, NewDelivery, Renewed};
+use holdfast_session::{Claim, NewDelivery, Renewed};
 use holdfast_types::{SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-
-/// For how long after a renewal was sent effects may be begun.
-const SAFE: Duration = LEASE.saturating_sub(Duration::from_millis(5_000));
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -55,17 +52,20 @@ pub(crate) struct Hold {
     /// Cancelled once the session is another's.
     pub(crate) lost: CancellationToken,
     signal: watch::Sender<Signal>,
+    /// For how long after a renewal was sent effects may be begun.
+    safe_for: Duration,
     safe_until: AtomicU64,
     desk: Mutex<Desk>,
 }
 
 impl Hold {
     /// A hold that was asked for at `asked`, on the boot clock.
-    pub(crate) fn new(claim: Claim, asked: Duration) -> Self {
+    pub(crate) fn new(claim: Claim, asked: Duration, lease: Duration) -> Self {
         let hold = Self {
             claim,
             lost: CancellationToken::new(),
             signal: watch::Sender::new(Signal::default()),
+            safe_for: lease - lease / 6,
             safe_until: AtomicU64::new(0),
             desk: Mutex::default(),
         };
@@ -75,7 +75,7 @@ impl Hold {
 
     /// Notes that a renewal which was sent at `asked` succeeded.
     pub(crate) fn extend(&self, asked: Duration) {
-        let until = u64::try_from((asked + SAFE).as_millis()).unwrap_or(u64::MAX);
+        let until = u64::try_from((asked + self.safe_for).as_millis()).unwrap_or(u64::MAX);
         self.safe_until.fetch_max(until, Ordering::Relaxed);
     }
 
@@ -155,6 +155,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_session::LEASE;
     use holdfast_types::TenantId;
 
     use super::*;
@@ -167,7 +168,7 @@ mod tests {
     fn no_effect_is_begun_when_the_lease_is_nearly_over() {
         let session = SessionId::generate();
         let now = boot_clock::now();
-        let old = Hold::new(claim(session, 1), now.saturating_sub(Duration::from_secs(26)));
+        let old = Hold::new(claim(session, 1), now.saturating_sub(Duration::from_secs(26)), LEASE);
         assert!(!old.is_safe());
 
         old.extend(now);
@@ -181,8 +182,8 @@ mod tests {
     fn a_newer_hold_of_a_session_ends_the_older_and_outlives_its_removal() {
         let (held, session) = (Held::default(), SessionId::generate());
         let now = boot_clock::now();
-        let older = Arc::new(Hold::new(claim(session, 1), now));
-        let newer = Arc::new(Hold::new(claim(session, 2), now));
+        let older = Arc::new(Hold::new(claim(session, 1), now, LEASE));
+        let newer = Arc::new(Hold::new(claim(session, 2), now, LEASE));
 
         held.add(&older);
         held.add(&newer);
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_turn_is_told_only_of_what_changed() {
-        let hold = Hold::new(claim(SessionId::generate(), 1), boot_clock::now());
+        let hold = Hold::new(claim(SessionId::generate(), 1), boot_clock::now(), LEASE);
         let renewed = Renewed {
             tenant: hold.claim.tenant,
             session: hold.claim.session,

@@ -132,7 +132,7 @@ impl Pool {
 
     fn start(&mut self, claim: Claim, asked: Duration) {
         let worker = Arc::clone(&self.worker);
-        let hold = Arc::new(Hold::new(claim, asked));
+        let hold = Arc::new(Hold::new(claim, asked, worker.config.lease));
         worker.held.add(&hold);
         tokio::spawn(lock(Arc::clone(&worker), Arc::clone(&hold)));
         let task = self.running.spawn(turn::take(worker, Arc::clone(&hold)));

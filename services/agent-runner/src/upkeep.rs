@@ -5,7 +5,8 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use holdfast_bus::Subject;
+use futures::{FutureExt as _, future::BoxFuture};
+use holdfast_bus::{Bus, Subject};
 use holdfast_session::{Event, Retention};
 use serde_json::json;
 use tokio::time::sleep;
@@ -61,10 +62,12 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
             if !worker.bus.is_connected() {
                 break;
             }
-            let bus = &worker.bus;
-            let published =
-                worker.sessions.relay(BATCH, async |event: &Event| publish(bus, event).await).await;
-            match published {
+            let bus = worker.bus.clone();
+            let publish = publisher(move |event| {
+                let bus = bus.clone();
+                async move { publish(&bus, event).await }.boxed()
+            });
+            match worker.sessions.relay(BATCH, publish).await {
                 Ok(count) if count < BATCH.unsigned_abs() => {
                     trouble.ends();
                     break;
@@ -81,7 +84,15 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
     }
 }
 
-async fn publish(bus: &holdfast_bus::Bus, event: &Event) -> bool {
+/// Tells the compiler what a closure is: for an `async` one it cannot yet see that it is `Send`.
+const fn publisher<F>(publish: F) -> F
+where
+    F: for<'e> Fn(&'e Event) -> BoxFuture<'e, bool>,
+{
+    publish
+}
+
+async fn publish(bus: &Bus, event: &Event) -> bool {
     let subject = Subject::event(event.tenant, &event.family, event.session);
     let envelope = json!({
         "id": event.id,

@@ -5,7 +5,7 @@ use holdfast_types::{AccountId, TenantId};
 use serde_json::Value;
 
 use super::check_room;
-use crate::{Account, Actor, Directory, Error, NewAccount, OpenAccount, Purpose, store};
+use crate::{Account, Actor, CHANNELS, Directory, Error, NewAccount, OpenAccount, Purpose, store};
 
 const MOST: i64 = 200;
 
@@ -20,6 +20,10 @@ impl Directory {
         tenant: TenantId,
         channel: Option<&str>,
     ) -> Result<Vec<Account>, Error> {
+        let known = |name: &str| CHANNELS.iter().any(|(channel, _)| *channel == name);
+        if channel.is_some_and(|channel| !known(channel)) {
+            return Ok(Vec::new());
+        }
         let mut tx = self.pools.tenant(tenant).await?;
         let accounts = store::accounts::all(&mut tx, channel).await?;
         tx.commit().await?;

@@ -6,7 +6,7 @@ use secrecy::{ExposeSecret as _, SecretString};
 use super::check_room;
 use crate::{
     Actor, Agent, Directory, Error, ModelChoice, NewProvider, Provider, ProviderKind, Purpose,
-    provider::DEMO, store,
+    provider::DEMO, store, tenant::check_name,
 };
 
 const MOST: i64 = 50;
@@ -84,6 +84,7 @@ impl Directory {
         actor: Actor,
         name: &str,
     ) -> Result<(), Error> {
+        check_name("provider", name)?;
         let mut tx = self.change(tenant).await?;
         if !store::providers::delete(&mut tx, name).await? {
             return Err(Error::not_found("provider", name));

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::check_room;
 use crate::{
     Actor, Binding, Directory, Error, Identity, NewBinding, NewRule, Routing, Rule,
-    routing::{Wanted, channel},
+    routing::{Wanted, channel, id},
     store,
 };
 
@@ -192,9 +192,9 @@ impl Directory {
         on: &str,
         peer: &str,
     ) -> Result<(), Error> {
-        let (on, peer) = (channel(on)?, peer.trim());
+        let (on, peer) = (channel(on)?, id("peer", peer)?);
         let mut tx = self.change(tenant).await?;
-        if !store::identities::delete(&mut tx, &on, peer).await? {
+        if !store::identities::delete(&mut tx, &on, &peer).await? {
             return Err(Error::not_found("identity", format!("{on}:{peer}")));
         }
         let subject = format!("{on}:{peer}");

@@ -87,6 +87,7 @@ impl Directory {
         let missing = || Error::not_found("tenant", name_or_id);
         let id = match name_or_id.parse() {
             Ok(id) => id,
+            Err(_) if check_name("tenant", name_or_id).is_err() => return Err(missing()),
             Err(_) => {
                 let mut tx = self.pools.system().await?;
                 let found = store::tenants::by_name(&mut tx, name_or_id).await?;

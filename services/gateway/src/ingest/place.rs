@@ -8,7 +8,7 @@
 //! | anything else | the caller's own name for a session of the agent |
 
 use holdfast_directory::{AgentCard, Routing};
-use holdfast_types::{SessionId, SessionKey, TenantId};
+use holdfast_types::{MessageId, SessionId, SessionKey, TenantId};
 
 use super::{Ingest, own_session};
 use crate::Error;
@@ -115,6 +115,19 @@ impl Ingest {
             name: place.key.as_str().chars().take(80).collect(),
         };
         Ok(found.ok_or_else(missing)?)
+    }
+
+    /// The session of a message.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such message.
+    pub async fn session_of(
+        &self,
+        tenant: TenantId,
+        message: MessageId,
+    ) -> Result<SessionId, Error> {
+        Ok(self.sessions.answer(tenant, message).await?.session)
     }
 
     /// Whether a session is there already.

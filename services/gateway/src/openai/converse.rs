@@ -3,7 +3,7 @@
 use holdfast_directory::AgentCard;
 use holdfast_grpc::Caller;
 use holdfast_session::NewMessage;
-use holdfast_types::{Body, MessageId, QueueMode, TenantId};
+use holdfast_types::{Body, MessageId, QueueMode, SessionId, TenantId};
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
@@ -46,12 +46,11 @@ impl OpenAi {
     pub async fn ask(
         &self,
         caller: &Caller,
-        headers: &HeaderMap,
+        key: Option<String>,
         ask: Ask,
     ) -> Result<Follow, Refusal> {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
-        let key = given_key(headers)?;
         let (place, turns) = self.place(caller, agent, key.as_deref(), ask).await?;
         let messages = self.messages(caller, place, key, turns)?;
 
@@ -113,7 +112,7 @@ impl OpenAi {
         &self,
         tenant: TenantId,
         response: &str,
-    ) -> Result<holdfast_types::SessionId, Refusal> {
+    ) -> Result<SessionId, Refusal> {
         let unknown = || {
             let response: String = response.chars().take(80).collect();
             Refusal::field(
@@ -216,7 +215,12 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn given_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+/// The key that makes the request the same when it is sent again, if it has one.
+///
+/// # Errors
+///
+/// If it has one that cannot be used.
+pub fn given_key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     match value.to_str() {
         Ok("") | Err(_) => Err(Refusal::field(

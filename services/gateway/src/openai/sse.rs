@@ -1,0 +1,164 @@
+//! An answer as server-sent events, in whatever form its voice gives it.
+//!
+//! Nothing runs beside the connection: an event is made when the client has room
+//! for it. While there is nothing to say a comment shows that the stream lives,
+//! which is also how a client that vanished is found out.
+
+use std::{collections::VecDeque, convert::Infallible, time::Duration};
+
+use axum::{
+    body::Body,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use futures::stream;
+use http::{
+    HeaderName, HeaderValue,
+    header::{CACHE_CONTROL, CONTENT_TYPE},
+};
+use serde::Serialize;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::{
+    Refusal,
+    spoken::{Say, Spoken},
+};
+use crate::follow::{Finished, Follow};
+
+/// One form of answering by a stream.
+pub trait Voice: Send + 'static {
+    /// What comes before the text.
+    fn begin(&mut self, out: &mut Events);
+    /// More text; `part` says that it begins a new part.
+    fn text(&mut self, part: bool, text: &str, out: &mut Events);
+    /// What comes after the text.
+    fn end(&mut self, finished: &Finished, out: &mut Events);
+    /// What comes instead, where there is no answer.
+    fn fail(&mut self, refusal: &Refusal, out: &mut Events);
+}
+
+/// Events as they are written.
+#[derive(Debug, Default)]
+pub struct Events(Vec<u8>);
+
+impl Events {
+    /// An event without a name.
+    pub fn data(&mut self, value: &impl Serialize) {
+        self.0.extend_from_slice(b"data: ");
+        // What is ours can be written as JSON, and a vector takes all.
+        let _ = serde_json::to_writer(&mut self.0, value);
+        self.0.extend_from_slice(b"\n\n");
+    }
+
+    /// An event with a name.
+    pub fn named(&mut self, name: &str, value: &impl Serialize) {
+        self.0.extend_from_slice(b"event: ");
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.push(b'\n');
+        self.data(value);
+    }
+
+    /// The word that ends a stream of Chat Completions.
+    pub fn finish(&mut self) {
+        self.0.extend_from_slice(b"data: [DONE]\n\n");
+    }
+
+    fn take(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.0))
+    }
+}
+
+/// Answers by a stream.
+pub fn answer(follow: Follow, voice: impl Voice, heartbeat: Duration) -> Response {
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8")),
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    ];
+    let told = Telling {
+        follow,
+        voice,
+        heartbeat,
+        spoken: Spoken::default(),
+        say: VecDeque::new(),
+        stage: Stage::Start,
+    };
+    let events = stream::unfold(told, |mut told| async move {
+        let bytes = told.next().await?;
+        Some((Ok::<_, Infallible>(bytes), told))
+    });
+    (headers, Body::from_stream(events)).into_response()
+}
+
+struct Telling<V> {
+    follow: Follow,
+    voice: V,
+    heartbeat: Duration,
+    spoken: Spoken,
+    say: VecDeque<Say>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Start,
+    Middle,
+    Over,
+}
+
+impl<V: Voice> Telling<V> {
+    async fn next(&mut self) -> Option<Bytes> {
+        let mut out = Events::default();
+        match self.stage {
+            Stage::Over => return None,
+            Stage::Start => {
+                self.stage = Stage::Middle;
+                self.voice.begin(&mut out);
+                return Some(out.take());
+            }
+            Stage::Middle => {}
+        }
+        loop {
+            while let Some(say) = self.say.pop_front() {
+                self.write(say, &mut out);
+            }
+            if !out.0.is_empty() {
+                return Some(out.take());
+            }
+            match timeout(self.heartbeat, self.follow.next()).await {
+                Ok(Some(Ok(event))) => self.say.extend(self.spoken.hear(event)),
+                Ok(Some(Err(error))) => self.say.push_back(Say::Fail(error.into())),
+                Ok(None) => return None,
+                Err(_) => return Some(Bytes::from_static(b": waiting\n\n")),
+            }
+        }
+    }
+
+    fn write(&mut self, say: Say, out: &mut Events) {
+        match say {
+            Say::Text { part, text } => self.voice.text(part, &text, out),
+            Say::End(finished) => {
+                self.stage = Stage::Over;
+                self.voice.end(&finished, out);
+            }
+            Say::Fail(refusal) => {
+                self.stage = Stage::Over;
+                self.voice.fail(&refusal, out);
+            }
+        }
+    }
+}
+
+/// Says which message and session an answer belongs to.
+pub fn tagged(follow: &Follow) -> [(HeaderName, String); 2] {
+    [
+        (HeaderName::from_static("x-holdfast-message"), follow.message().to_string()),
+        (HeaderName::from_static("x-holdfast-session"), follow.session().to_string()),
+    ]
+}
+
+/// When something was made, in seconds of Unix time, as its id says.
+pub fn made_at(id: Uuid) -> u64 {
+    id.get_timestamp().map_or(0, |at| at.to_unix().0)
+}
