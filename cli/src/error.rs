@@ -118,8 +118,12 @@ impl Error {
 /// What the gateway said, and what to do about it where it cannot know.
 fn said(status: &Status) -> String {
     let message = status.message();
+    if status.code() == tonic::Code::Unimplemented {
+        return "the gateway does not know this: it is older than this command, update it"
+            .to_owned();
+    }
     match holdfast_grpc::kind(status) {
-        Kind::Internal => format!("the gateway failed ({message}): its log says why"),
+        Kind::Internal => format!("the gateway failed, its log says why ({message})"),
         Kind::Exhausted => match holdfast_grpc::retry_after(status) {
             Some(after) => format!("{message} (again in {after:?})"),
             None => message.to_owned(),

@@ -44,11 +44,11 @@ impl Screen {
         }
     }
 
-    /// One thing, with everything that is known of it.
-    pub fn one(self, thing: &Value) -> Result<(), Error> {
+    /// One thing, with everything that is known of it; these fields come first.
+    pub fn one(self, first: &[&str], thing: &Value) -> Result<(), Error> {
         match self.format {
             Format::Json => self.json(thing),
-            Format::Text => self.print(&sheet(thing)),
+            Format::Text => self.print(&sheet(first, thing)),
         }
     }
 
@@ -124,13 +124,14 @@ fn table(columns: &[&str], rows: &[Value]) -> String {
     text
 }
 
-fn sheet(thing: &Value) -> String {
+fn sheet(first: &[&str], thing: &Value) -> String {
     let Value::Object(fields) = thing else { return format!("{}\n", words(thing)) };
     let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0);
+    let others = fields.keys().map(String::as_str).filter(|name| !first.contains(name));
     let mut text = String::new();
-    for (name, value) in fields {
+    for name in first.iter().copied().filter(|name| fields.contains_key(*name)).chain(others) {
+        let value = words(&thing[name]).replace('\n', &format!("\n{:width$}  ", ""));
         let name = name.replace('_', " ");
-        let value = words(value).replace('\n', &format!("\n{:width$}  ", ""));
         text.push_str(format!("{name:width$}  {value}").trim_end());
         text.push('\n');
     }
@@ -194,8 +195,8 @@ mod tests {
 
     #[test]
     fn a_sheet_indents_long_values() {
-        let thing = json!({"id": "ses_1", "text": "one\ntwo", "states": {"WAIT": 2}});
+        let thing = json!({"a": 1, "id": "ses_1", "text": "one\ntwo"});
 
-        assert_eq!(sheet(&thing), "id      ses_1\nstates  WAIT 2\ntext    one\n        two\n");
+        assert_eq!(sheet(&["id", "text"], &thing), "id    ses_1\ntext  one\n      two\na     1\n");
     }
 }

@@ -52,7 +52,7 @@ impl fmt::Debug for OpenAccount {
 /// A channel account to make, or what one is to become.
 #[derive(Clone)]
 pub struct NewAccount {
-    /// The channel, of [`CHANNELS`]; it never changes.
+    /// The channel, of [`CHANNELS`]; it never changes, so an update may leave it empty.
     pub channel: String,
     /// Its name; any text becomes one, and an empty one is `default`.
     pub name: String,

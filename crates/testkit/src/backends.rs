@@ -160,6 +160,20 @@ impl OwnBackends {
         &self.backends
     }
 
+    /// A running server's process; Postgres' has one more for each connection below it.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub fn pid(&self, server: Server) -> anyhow::Result<u32> {
+        let state = std::fs::read_to_string(self.dir.join("state.json"))
+            .context("the backends' state cannot be read")?;
+        let state: HashMap<String, serde_json::Value> = serde_json::from_str(&state)?;
+        let pid = state.get(server.name()).and_then(|server| server["pid"].as_u64());
+        let pid = pid.with_context(|| format!("`{}` does not run", server.name()))?;
+        Ok(u32::try_from(pid)?)
+    }
+
     /// Ends a server as a crash would: SIGKILL to all of its processes.
     ///
     /// # Errors

@@ -120,6 +120,7 @@ impl FakeModel {
         let router = Router::new()
             .route("/v1/chat/completions", post(complete))
             .route("/v1/models", get(async || wire::models()))
+            .route("/count", get(count))
             .with_state(Arc::clone(&shared));
         Ok(Self { server: Server::start(router).await?, shared })
     }
@@ -168,7 +169,7 @@ impl FakeModel {
         lock(&self.shared.requests).clear();
     }
 
-    /// How many requests came, kept or not.
+    /// How many requests came, kept or not. `GET /count` tells other processes.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.shared.count.load(Ordering::Relaxed)
@@ -204,6 +205,10 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     }
     let pace = *lock(&shared.pace);
     wire::respond(reply, number, &essentials, body.len(), pace).await
+}
+
+async fn count(State(shared): State<Arc<Shared>>) -> String {
+    shared.count.load(Ordering::Relaxed).to_string()
 }
 
 impl Shared {

@@ -60,8 +60,11 @@ pub(crate) struct Agents {
     client: reqwest::Client,
     built_in: Models,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
-    kept: Mutex<HashMap<(TenantId, AgentId), (Instant, Arc<Brief>)>>,
+    kept: Mutex<HashMap<(TenantId, AgentId), Kept>>,
 }
+
+/// An agent as it was at a moment.
+type Kept = (Instant, Arc<Brief>);
 
 /// A provider's model, and what it was made from.
 struct Ready {
@@ -158,9 +161,8 @@ impl Agents {
         let name = (tenant, model.provider().to_owned());
         let mut ready = lock(&self.ready);
         let same = |ready: &&Ready| {
-            let key = |key: &Option<SecretString>| {
-                key.as_ref().map(|key| key.expose_secret().to_owned())
-            };
+            let key =
+                |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
             ready.base_url == base_url && key(&ready.api_key) == key(&api_key)
         };
         if let Some(found) = ready.get(&name).filter(same) {

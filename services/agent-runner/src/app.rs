@@ -64,7 +64,19 @@ impl App {
         let tools = Registry::of_mesh(Arc::new(mesh));
         let models = Models::new([])?;
         let id = RunnerId::generate();
-        Ok(Self { config, id, listener, pools, sessions, directory, bus, locks, models, held, tools })
+        Ok(Self {
+            config,
+            id,
+            listener,
+            pools,
+            sessions,
+            directory,
+            bus,
+            locks,
+            models,
+            held,
+            tools,
+        })
     }
 
     /// Adds a tool to those that every agent has; it takes the place of one with the same name.
@@ -102,8 +114,19 @@ impl App {
     ///
     /// With the first failure of any of its loops.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, id, listener, pools, sessions, directory, bus, locks, models, held, tools } =
-            self;
+        let Self {
+            config,
+            id,
+            listener,
+            pools,
+            sessions,
+            directory,
+            bus,
+            locks,
+            models,
+            held,
+            tools,
+        } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);

@@ -51,8 +51,7 @@ impl Turn<'_> {
         let known = self.worker.tools.is_known(&call.tool);
         let tool = if known { call.tool.as_str() } else { "unknown" };
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
-        self.stream
-            .send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
+        self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
         let (output, failed) = match made {

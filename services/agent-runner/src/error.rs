@@ -36,7 +36,6 @@ pub(crate) enum Error {
 impl From<holdfast_session::Error> for Error {
     fn from(error: holdfast_session::Error) -> Self {
         if error.is_fenced() {
-            metrics::counter!("holdfast_runner_fenced_writes_total").increment(1);
             return Self::Lost;
         }
         Self::Store(error)

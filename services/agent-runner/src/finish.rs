@@ -60,9 +60,7 @@ impl Turn<'_> {
         let is_reply = if text.is_empty() { Replies::No } else { Replies::Yes };
         let target = self.target();
         let answer = match is_reply {
-            Replies::Yes => {
-                reply::delivery(self.run, self.journal.turn(), target.as_ref(), &text)
-            }
+            Replies::Yes => reply::delivery(self.run, self.journal.turn(), target.as_ref(), &text),
             Replies::No => None,
         };
         let mut channels: Vec<String> =

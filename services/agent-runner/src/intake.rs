@@ -25,12 +25,7 @@ pub(crate) enum Intake {
 
 /// Says what the waiting messages ask of a turn that has heard `heard` so far. `open` is whether
 /// the turn has begun.
-pub(crate) fn intake(
-    waiting: &[Waiting],
-    heard: &[i64],
-    open: bool,
-    cancel_upto: i64,
-) -> Intake {
+pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto: i64) -> Intake {
     let unwanted: Vec<i64> =
         waiting.iter().map(|row| row.seq).filter(|seq| *seq <= cancel_upto).collect();
     if !unwanted.is_empty() {

@@ -141,12 +141,19 @@ impl Journal {
         error: holdfast_session::Error,
         tried: &mut u32,
     ) -> Result<Option<Loaded>, Error> {
+        if error.is_fenced() {
+            metrics::counter!("holdfast_runner_fenced_writes_total").increment(1);
+        }
         let mut error = error;
         loop {
             if !error.kind().is_transient() || !self.hold.is_safe() {
                 return Err(error.into());
             }
-            warn!(attempt = *tried, error = &error as &dyn std::error::Error, "a write failed; trying again");
+            warn!(
+                attempt = *tried,
+                error = &error as &dyn std::error::Error,
+                "a write failed; trying again"
+            );
             tokio::select! {
                 () = self.hold.lost.cancelled() => return Err(Error::Lost),
                 () = tokio::time::sleep(BACKOFF.delay(*tried)) => {}

@@ -10,7 +10,8 @@
 //! | file | what |
 //! |---|---|
 //! | `pool.rs` | claiming, and running what is claimed |
-//! | `turn.rs` | one claimed session, from step to step |
+//! | `take.rs` | one claimed session, from its claim to its rest |
+//! | `turn.rs` | a turn, from step to step |
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `journal.rs` | what the turn reads and writes |
@@ -44,6 +45,7 @@ mod journal;
 mod mesh;
 mod pool;
 mod reply;
+mod take;
 mod think;
 mod trouble;
 mod turn;

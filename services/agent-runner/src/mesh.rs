@@ -4,10 +4,7 @@
 //! depends on the conversation: one with the owner sees all of the tenant's,
 //! one with others sees itself and writes to itself only (spec SES-002).
 
-use std::{
-    collections::HashMap,
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
 use holdfast_directory::Directory;
@@ -89,7 +86,9 @@ impl Inside {
         let account = match (here, enabled.next(), enabled.next()) {
             (Some(here), _, _) if accounts.iter().any(|account| account.id == here) => here,
             (_, Some(only), None) => only.id,
-            (_, None, _) => return Ok(Err(format!("there is no account on `{}`", cut(&to.channel)))),
+            (_, None, _) => {
+                return Ok(Err(format!("there is no account on `{}`", cut(&to.channel))));
+            }
             (_, Some(_), Some(_)) => {
                 return Ok(Err(format!(
                     "there are several accounts on `{}`, and it is not clear which is meant",
@@ -148,7 +147,10 @@ impl Mesh for Inside {
             self.sessions.sessions(call.tenant, wanted).await?
         } else {
             let own = self.sessions.session(call.tenant, call.session).await?;
-            vec![own].into_iter().filter(|view| filter.kind.is_none_or(|is| is == kind(view))).collect()
+            vec![own]
+                .into_iter()
+                .filter(|view| filter.kind.is_none_or(|is| is == kind(view)))
+                .collect()
         };
         views.sort_by_key(|view| std::cmp::Reverse(view.updated_at));
         views.truncate(filter.limit as usize);
@@ -253,7 +255,9 @@ fn id(key: &str) -> DeliveryId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
-    DeliveryId::from(uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid())
+    DeliveryId::from(
+        uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid(),
+    )
 }
 
 fn kind(view: &SessionView) -> SessionKind {

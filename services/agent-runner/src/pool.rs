@@ -20,8 +20,8 @@ use tracing::{error, info, warn};
 use crate::{
     fail,
     held::Hold,
+    take::{Ended, take},
     trouble::Trouble,
-    turn::{self, Ended},
     worker::Worker,
 };
 
@@ -44,6 +44,8 @@ pub(crate) struct Pool {
     holds: HashMap<Id, Arc<Hold>>,
     /// There may be something to claim.
     look: bool,
+    /// Somebody said so, rather than the clock.
+    hinted: bool,
     /// A session becomes due then.
     due: Option<Instant>,
 }
@@ -58,6 +60,7 @@ impl Pool {
             running: JoinSet::new(),
             holds: HashMap::new(),
             look: true,
+            hinted: true,
             due: None,
         }
     }
@@ -74,7 +77,7 @@ impl Pool {
             let worker = Arc::clone(&self.worker);
             tokio::select! {
                 () = stop.cancelled() => break,
-                () = worker.wake.notified() => self.look = true,
+                () = worker.wake.notified() => (self.look, self.hinted) = (true, true),
                 () = sleep_until(due) => {
                     self.look = true;
                     self.due = None;
@@ -111,7 +114,7 @@ impl Pool {
         let taken = u32::try_from(claims.len()).unwrap_or(u32::MAX);
         // A full batch may have left more behind.
         self.look = taken == free;
-        if taken == 0 {
+        if taken == 0 && std::mem::take(&mut self.hinted) {
             self.when_due().await;
         }
         metrics::counter!("holdfast_runner_claims_total").increment(u64::from(taken));
@@ -120,11 +123,9 @@ impl Pool {
         }
     }
 
-    /// There is nothing yet: a session that gathers input may become due before the next poll.
+    /// There is nothing yet, and yet somebody said so: a session that gathers input may become due
+    /// before the next poll.
     async fn when_due(&mut self) {
-        if self.worker.config.poll <= Duration::from_millis(100) {
-            return;
-        }
         let next = self.worker.sessions.next_ready().await.ok().flatten();
         let soon = next.filter(|wait| *wait < self.worker.config.poll);
         self.due = soon.map(|wait| Instant::now() + wait.max(Duration::from_millis(2)));
@@ -135,7 +136,7 @@ impl Pool {
         let hold = Arc::new(Hold::new(claim, asked, worker.config.lease));
         worker.held.add(&hold);
         tokio::spawn(lock(Arc::clone(&worker), Arc::clone(&hold)));
-        let task = self.running.spawn(turn::take(worker, Arc::clone(&hold)));
+        let task = self.running.spawn(take(worker, Arc::clone(&hold)));
         self.holds.insert(task.id(), hold);
     }
 

@@ -45,9 +45,8 @@ struct SentTo {
 /// Whether a message was sent there with a tool in this turn.
 fn was_written_to(turn: &[Entry], target: &Target) -> bool {
     let went_well = |id: &str| {
-        turn.iter().any(|entry| {
-            matches!(entry, Entry::Returned { call, failed: false, .. } if call == id)
-        })
+        turn.iter()
+            .any(|entry| matches!(entry, Entry::Returned { call, failed: false, .. } if call == id))
     };
     let there = |input: &str| match serde_json::from_str::<Sent>(input) {
         Ok(Sent { target: None }) => true,
@@ -196,7 +195,10 @@ mod tests {
             r#"{"text":"soon","target":{"channel":"telegram","chat":"7"}}"#,
             false
         )));
-        assert!(goes(&sent(r#"{"text":"soon","target":{"channel":"telegram","chat":"8"}}"#, false)));
+        assert!(goes(&sent(
+            r#"{"text":"soon","target":{"channel":"telegram","chat":"8"}}"#,
+            false
+        )));
         assert!(goes(&sent(r#"{"text":"soon"}"#, true)));
     }
 

@@ -82,8 +82,7 @@ impl Turn<'_> {
 
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let allowed = brief.tools.as_deref();
-        let tools =
-            if with_tools { self.worker.tools.specs(allowed) } else { Vec::new() };
+        let tools = if with_tools { self.worker.tools.specs(allowed) } else { Vec::new() };
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();

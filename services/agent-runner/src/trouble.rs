@@ -1,6 +1,9 @@
 //! A loop's trouble with a backend, said once when it begins and once when it ends.
 
-use std::{error::Error, sync::atomic::{AtomicBool, Ordering}};
+use std::{
+    error::Error,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use tracing::{info, warn};
 

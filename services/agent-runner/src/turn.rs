@@ -1,4 +1,4 @@
-//! One claimed session: from the claim to its rest.
+//! A turn: from step to step, until the session rests.
 //!
 //! ```text
 //! load ─▶ hear what waits ─▶ next? ─▶ think ─▶ … call … ─▶ think ─▶ complete
@@ -7,24 +7,21 @@
 //! ```
 //!
 //! A turn without tools commits twice: the claim, and its end. What is heard is
-//! stored with the thought that it led to; until then it is only marked in
-//! memory, and whoever comes next hears it again.
+//! stored with the thought that it led to; until then it is only known here,
+//! and whoever comes next hears it again.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use holdfast_agent::{Limits, Step, next, outcome_of, seen};
 use holdfast_bus::DeltaBody;
-use holdfast_kit::{Backoff, trace};
-use holdfast_session::{Appended, Claim, Completed, Loaded, Waiting};
-use holdfast_types::{
-    Effect, Entry, Fault as _, Note, RunId, SessionKey, SessionKind, Target, ToolCall, Wait, wakes,
-};
+use holdfast_session::{Appended, Completed, Loaded, Waiting};
+use holdfast_types::{Entry, Note, RunId, SessionKey, SessionKind, Target, ToolCall, Wait};
 use jiff::Timestamp;
 use tokio::time::Instant;
-use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
+use tracing::{Instrument as _, info_span};
 
 use crate::{
-    agents::{Brief, Found},
+    agents::Brief,
     deltas::Stream,
     error::Error,
     fail,
@@ -32,173 +29,9 @@ use crate::{
     intake::{Intake, intake},
     journal::Journal,
     reply::{self, Failure},
+    take::Begun,
     worker::Worker,
 };
-
-/// What a claim led to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The session rests; whether somebody should claim.
-    Rested { wake: bool },
-    /// It was given back.
-    Released,
-    /// It is another runner's, or left for the sweep.
-    Left,
-}
-
-/// Runs a claimed session to its rest.
-pub(crate) async fn take(worker: Arc<Worker>, hold: Arc<Hold>) -> Ended {
-    let claim = hold.claim.clone();
-    let span = info_span!(
-        "run",
-        tenant.id = %claim.tenant,
-        session.id = %claim.session,
-        attempt = claim.attempts,
-        epoch = claim.epoch,
-        run.id = Empty,
-        agent.id = Empty,
-        outcome = Empty,
-    );
-    let walked = Box::pin(walk(&worker, &hold, &span)).await;
-    // The span is entered late, since it continues a trace that is known only once it is loaded.
-    settle(&worker, &claim, walked).instrument(span).await
-}
-
-async fn settle(
-    worker: &Worker,
-    claim: &Claim,
-    walked: Result<Completed, Error>,
-) -> Ended {
-    let error = match walked {
-        Ok(completed) => {
-            worker.events.notify_one();
-            return Ended::Rested { wake: completed.wake || completed.again };
-        }
-        Err(error) => error,
-    };
-    match &error {
-        Error::Lost => {
-            info!("the session is another runner's now");
-            Ended::Left
-        }
-        Error::AskedBack => release(worker, claim).await,
-        // What may pass is not the message's fault: no attempt is charged.
-        passing if passing.kind().is_transient() => {
-            warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
-            release(worker, claim).await
-        }
-        // The lease runs out, and the attempt counts: if it is the message, it leaves in the end.
-        _ => {
-            error!(error = &error as &dyn std::error::Error, "a turn failed");
-            metrics::counter!("holdfast_runner_defects_total").increment(1);
-            Ended::Left
-        }
-    }
-}
-
-/// Gives a session back. If the database does not hear of it, the lease lapses.
-async fn release(worker: &Worker, claim: &Claim) -> Ended {
-    fail::point("runner.before_release").await;
-    match worker.sessions.release(claim).await {
-        Ok(()) => {
-            worker.bus.wake_run(0);
-            Ended::Released
-        }
-        Err(error) => {
-            if !error.is_fenced() {
-                warn!(error = &error as &dyn std::error::Error, "a session was not given back");
-            }
-            Ended::Left
-        }
-    }
-}
-
-async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Completed, Error> {
-    const PATIENCE: Backoff =
-        Backoff::new(std::time::Duration::from_millis(50), std::time::Duration::from_secs(1));
-    let began = Instant::now();
-    let mut tried = 0;
-    let mut loaded = loop {
-        match worker.sessions.load(&hold.claim, i64::from(worker.config.history_entries)).await {
-            Ok(loaded) => break loaded,
-            Err(error) if error.kind().is_transient() && tried < 5 && hold.is_safe() => {
-                tokio::time::sleep(PATIENCE.delay(tried)).await;
-                tried += 1;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    };
-    fail::point("runner.after_load").await;
-    if loaded.paused {
-        return Err(Error::AskedBack);
-    }
-    let (runs, entries): (Vec<RunId>, Vec<Entry>) =
-        loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
-    let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
-        return Ok(worker.sessions.yield_to(&hold.claim, loaded.wait).await?);
-    };
-    if let Some(parent) = begun.trace.as_deref() {
-        trace::continue_from(span, parent);
-    }
-    span.record("run.id", tracing::field::display(begun.run));
-    span.record("agent.id", tracing::field::display(loaded.agent));
-    let found = worker.agents.find(hold.claim.tenant, loaded.agent);
-    let brief = match found.instrument(span.clone()).await? {
-        Found::Ready(brief) => Ok(brief),
-        Found::NoAgent => Err(Failure::NoAgent),
-        Found::NoModel => Err(Failure::NoModel),
-    };
-    let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
-    let sessions = worker.sessions.clone();
-    let at = entries.len() - first;
-    let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
-    let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began);
-    let ended = async {
-        match brief {
-            Ok(brief) => turn.walk(&brief).await,
-            Err(failure) => turn.refuse(&failure).await,
-        }
-    };
-    ended.instrument(span.clone()).await
-}
-
-/// What begins a turn, or what began the one that is open.
-struct Begun {
-    run: RunId,
-    /// The turn is in the journal already.
-    open: bool,
-    /// The wait whose deadline passed, if that is what begins it.
-    overdue: Option<String>,
-    trace: Option<String>,
-}
-
-impl Begun {
-    /// `None` if there is nothing to do.
-    fn of(loaded: &Loaded, runs: &[RunId], entries: &[Entry]) -> Option<Self> {
-        let step = next(entries, Limits::default(), |_| Effect::Reads);
-        if step != Step::Rest
-            && let Some(run) = runs.last()
-        {
-            let first = loaded.waiting.iter().find(|row| RunId::from(row.message) == *run);
-            let trace = first.and_then(|row| row.trace.clone());
-            return Some(Self { run: *run, open: true, overdue: None, trace });
-        }
-        let wanted = |row: &&Waiting| wakes(&loaded.wait, &row.body) || row.seq <= loaded.cancel_upto;
-        if loaded.waiting.iter().any(|row| wanted(&row)) {
-            // What is not silent begins the turn; what is cancelled may all be silent.
-            let spoken = loaded.waiting.iter().find(|row| !row.body.silent);
-            let first = spoken.or_else(|| loaded.waiting.first())?;
-            let (run, trace) = (RunId::from(first.message), first.trace.clone());
-            return Some(Self { run, open: false, overdue: None, trace });
-        }
-        let overdue = match &loaded.wait {
-            Wait::Message { deadline_ms: Some(_), note, .. }
-            | Wait::Event { deadline_ms: Some(_), note, .. } => Some(note.clone()),
-            Wait::Message { .. } | Wait::Event { .. } | Wait::Anything => None,
-        }?;
-        Some(Self { run: RunId::generate(), open: false, overdue: Some(overdue), trace: None })
-    }
-}
 
 /// A turn on its way.
 #[derive(Debug)]
@@ -210,6 +43,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) kind: SessionKind,
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) cancel_upto: i64,
+    /// The session was held: stop between two steps.
+    pause: bool,
     /// The inbox's next place when the waiting messages were last read.
     pub(crate) next_in: i64,
     /// What was poked about when they were.
@@ -228,12 +63,12 @@ pub(crate) struct Turn<'w> {
 pub(crate) struct Clock {
     pub(crate) began: Instant,
     pub(crate) started_at: Timestamp,
-    pub(crate) model: std::time::Duration,
-    pub(crate) tools: std::time::Duration,
+    pub(crate) model: Duration,
+    pub(crate) tools: Duration,
 }
 
 impl<'w> Turn<'w> {
-    fn new(
+    pub(crate) fn new(
         worker: &'w Worker,
         hold: Arc<Hold>,
         loaded: Loaded,
@@ -257,8 +92,8 @@ impl<'w> Turn<'w> {
         let clock = Clock {
             began,
             started_at: Timestamp::now(),
-            model: std::time::Duration::ZERO,
-            tools: std::time::Duration::ZERO,
+            model: Duration::ZERO,
+            tools: Duration::ZERO,
         };
         Self {
             worker,
@@ -268,6 +103,7 @@ impl<'w> Turn<'w> {
             kind,
             waiting: loaded.waiting,
             cancel_upto: loaded.cancel_upto,
+            pause: false,
             next_in: loaded.next_in,
             pokes,
             stream,
@@ -280,7 +116,7 @@ impl<'w> Turn<'w> {
     }
 
     /// Goes from step to step until the session rests.
-    async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
+    pub(crate) async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
         let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
         loop {
             if let Some(completed) = self.boundary().await? {
@@ -322,7 +158,7 @@ impl<'w> Turn<'w> {
     }
 
     /// Ends a turn that cannot be had, unless its user wants none anyway.
-    async fn refuse(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
+    pub(crate) async fn refuse(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
         match self.boundary().await? {
             Some(completed) => Ok(completed),
             None => self.fail(failure).await,
@@ -336,12 +172,12 @@ impl<'w> Turn<'w> {
             return Err(Error::AskedBack);
         }
         let signal = *self.hold.signal().borrow();
-        if signal.pause {
-            return Err(Error::AskedBack);
-        }
         self.cancel_upto = self.cancel_upto.max(signal.cancel_upto);
         if self.is_outdated(signal) {
             self.refresh().await?;
+        }
+        if self.pause || signal.pause {
+            return Err(Error::AskedBack);
         }
         self.desk();
         match self.intake() {
@@ -377,9 +213,7 @@ impl<'w> Turn<'w> {
     pub(crate) async fn refresh(&mut self) -> Result<(), Error> {
         self.pokes = self.hold.signal().borrow().pokes;
         let loaded = self.worker.sessions.load(&self.hold.claim, 0).await?;
-        if loaded.paused {
-            return Err(Error::AskedBack);
-        }
+        self.pause = loaded.paused;
         self.waiting = loaded.waiting;
         self.next_in = loaded.next_in;
         self.cancel_upto = self.cancel_upto.max(loaded.cancel_upto);
@@ -442,9 +276,8 @@ impl<'w> Turn<'w> {
             self.worker.bus.wake_deliver(&channel);
         }
         self.cancel_upto = self.cancel_upto.max(appended.cancel_upto);
-        if appended.pause {
-            return Err(Error::AskedBack);
-        }
+        // Looked at between steps: what was stored as begun is done first.
+        self.pause |= appended.pause;
         if appended.next_in > self.next_in {
             self.refresh().await?;
         }
@@ -453,9 +286,6 @@ impl<'w> Turn<'w> {
 
     /// Before anything that the world could notice: the session must surely be ours.
     pub(crate) async fn before_effect(&self) -> Result<(), Error> {
-        if self.worker.giving_up.is_cancelled() {
-            return Err(Error::AskedBack);
-        }
         if self.hold.is_safe() {
             return Ok(());
         }

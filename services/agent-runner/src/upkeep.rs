@@ -8,6 +8,7 @@ use bytes::Bytes;
 use futures::{FutureExt as _, future::BoxFuture};
 use holdfast_bus::{Bus, Subject};
 use holdfast_session::{Event, Retention};
+use holdfast_types::DeliveryState;
 use serde_json::json;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -17,6 +18,10 @@ use crate::{trouble::Trouble, worker::Worker};
 
 /// Events that are published in one transaction.
 const BATCH: i64 = 64;
+
+/// The states of deliveries that someone waits for, or should look at.
+const OPEN: [DeliveryState; 4] =
+    [DeliveryState::Pending, DeliveryState::Sending, DeliveryState::Unknown, DeliveryState::Dead];
 
 /// Makes orphaned and overdue sessions ready again, and gives up what cannot be done.
 pub(crate) async fn sweep(worker: Arc<Worker>, stop: CancellationToken) {
@@ -109,7 +114,11 @@ async fn publish(bus: &Bus, event: &Event) -> bool {
             true
         }
         Err(error) => {
-            debug!(event.id, error = &error as &dyn std::error::Error, "an event was not published");
+            debug!(
+                event.id,
+                error = &error as &dyn std::error::Error,
+                "an event was not published"
+            );
             false
         }
     }
@@ -130,15 +139,21 @@ pub(crate) async fn measure(worker: Arc<Worker>, stop: CancellationToken) {
         metrics::gauge!("holdfast_runner_waiting_sessions").set(count(gauges.waiting_sessions));
         metrics::gauge!("holdfast_runner_oldest_wait_seconds")
             .set(gauges.oldest_wait.as_secs_f64());
-        for (state, deliveries) in gauges.deliveries {
-            metrics::gauge!("holdfast_runner_deliveries", "state" => state).set(count(deliveries));
+        for state in OPEN {
+            let found = gauges.deliveries.iter().find(|(found, _)| found == state.as_str());
+            let deliveries = found.map_or(0, |(_, deliveries)| *deliveries);
+            metrics::gauge!("holdfast_runner_deliveries", "state" => state.as_str())
+                .set(count(deliveries));
         }
         let held = i64::try_from(worker.held.len()).unwrap_or(i64::MAX);
         metrics::gauge!("holdfast_runner_running_sessions").set(count(held));
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a gauge of more than 2^52 sessions may be off by one")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a gauge of more than 2^52 sessions may be off by one"
+)]
 const fn count(number: i64) -> f64 {
     number as f64
 }

@@ -194,10 +194,7 @@ fn read<T: DeserializeOwned>(settings: &Value) -> Result<T, Unusable> {
 }
 
 /// The parser's own words could repeat a secret.
-fn read_secrets<T: DeserializeOwned>(
-    secrets: &Value,
-    looks: &'static str,
-) -> Result<T, Unusable> {
+fn read_secrets<T: DeserializeOwned>(secrets: &Value, looks: &'static str) -> Result<T, Unusable> {
     T::deserialize(secrets).map_err(|_| Unusable::Secrets(looks))
 }
 
@@ -209,8 +206,7 @@ mod tests {
 
     #[test]
     fn settings_have_safe_defaults() {
-        let (telegram, _) =
-            TelegramSettings::read(&json!({}), &json!({"token": "1:a"})).unwrap();
+        let (telegram, _) = TelegramSettings::read(&json!({}), &json!({"token": "1:a"})).unwrap();
         let (webhook, _) =
             WebhookSettings::read(&json!({}), &json!({"secret": "0123456789abcdef"})).unwrap();
 
@@ -259,7 +255,9 @@ mod tests {
 
     #[test]
     fn no_error_repeats_a_secret() {
-        for secrets in [json!({"token": ["S3CRET"]}), json!({"token": "1:a", "S3CRET": 1}), json!("S3CRET")] {
+        for secrets in
+            [json!({"token": ["S3CRET"]}), json!({"token": "1:a", "S3CRET": 1}), json!("S3CRET")]
+        {
             let error = TelegramSettings::read(&json!({}), &secrets).unwrap_err();
 
             assert!(!error.to_string().contains("S3CRET"), "{error}");

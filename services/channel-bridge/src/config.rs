@@ -53,7 +53,8 @@ pub struct Bridge {
 
     /// Replies that are sent at once, on each kind of channel.
     ///
-    /// Each holds a little memory and, now and then, a connection to the database.
+    /// Each holds a little memory and, now and then, a connection to the database. One account
+    /// has a quarter of them at most, so that none that is slow holds up all others.
     pub deliver_slots: u32,
 
     /// For how long a reply that surely was not sent is tried again, before it is given up.

@@ -124,7 +124,8 @@ impl Resolve for Public {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let host = name.as_str().to_owned();
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            let found: Vec<SocketAddr> =
+                tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
             let public: Vec<SocketAddr> =
                 found.iter().copied().filter(|address| is_public(address.ip())).collect();
             if public.is_empty() && !found.is_empty() {
@@ -192,7 +193,14 @@ mod tests {
 
     #[test]
     fn addresses_of_the_internet_are_public() {
-        for address in ["1.1.1.1", "149.154.167.220", "100.128.0.1", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808"] {
+        for address in [
+            "1.1.1.1",
+            "149.154.167.220",
+            "100.128.0.1",
+            "2606:4700::1111",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
             assert!(public(address), "{address}");
         }
     }
@@ -200,11 +208,33 @@ mod tests {
     #[test]
     fn what_is_private_local_or_special_is_not() {
         for address in [
-            "127.0.0.1", "127.8.9.1", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
-            "100.64.0.1", "0.0.0.0", "0.1.2.3", "224.0.0.1", "255.255.255.255", "240.0.0.1",
-            "192.0.0.1", "198.18.0.1", "192.0.2.1", "::", "::1", "fe80::1", "fc00::1", "fd12::1",
-            "ff02::1", "::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::",
-            "2001:db8::1", "2001::1",
+            "127.0.0.1",
+            "127.8.9.1",
+            "10.0.0.1",
+            "172.16.0.1",
+            "192.168.1.1",
+            "169.254.169.254",
+            "100.64.0.1",
+            "0.0.0.0",
+            "0.1.2.3",
+            "224.0.0.1",
+            "255.255.255.255",
+            "240.0.0.1",
+            "192.0.0.1",
+            "198.18.0.1",
+            "192.0.2.1",
+            "::",
+            "::1",
+            "fe80::1",
+            "fc00::1",
+            "fd12::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::127.0.0.1",
+            "64:ff9b::a00:1",
+            "2002:7f00:1::",
+            "2001:db8::1",
+            "2001::1",
         ] {
             assert!(!public(address), "{address}");
         }
@@ -214,7 +244,9 @@ mod tests {
     fn an_address_that_needs_no_resolving_is_checked_too() {
         let clients = Clients::new(false).unwrap();
 
-        for url in ["http://127.0.0.1/x", "http://[::1]:80/", "http://2130706433/", "http://0x7f.1/"] {
+        for url in
+            ["http://127.0.0.1/x", "http://[::1]:80/", "http://2130706433/", "http://0x7f.1/"]
+        {
             assert!(matches!(clients.check(url), Err(Refused::Private(_))), "{url}");
         }
         for url in ["ftp://x/", "file:///etc/passwd", "x", "https://", ""] {

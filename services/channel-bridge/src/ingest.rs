@@ -175,7 +175,7 @@ impl Ingest {
 
 /// Once when it begins, and again as it lasts.
 fn tell(refusal: &Refusal, tries: u32) {
-    if tries % 50 != 0 {
+    if !tries.is_multiple_of(50) {
         return;
     }
     match refusal {
@@ -203,7 +203,10 @@ mod tests {
 
         assert_eq!(Refusal::from(Status::unavailable("x")), Refusal::Away("x".into()));
         assert_eq!(Refusal::from(Status::unauthenticated("x")), Refusal::Forbidden("x".into()));
-        assert_eq!(Refusal::from(full), Refusal::Full { reason: "200 wait".into(), after: Some(after) });
+        assert_eq!(
+            Refusal::from(full),
+            Refusal::Full { reason: "200 wait".into(), after: Some(after) }
+        );
         assert_eq!(Refusal::from(Status::aborted("x")), Refusal::Reused("x".into()));
         assert_eq!(Refusal::from(Status::invalid_argument("x")), Refusal::Invalid("x".into()));
         assert_eq!(Refusal::from(Status::internal("x")), Refusal::Broken("x".into()));

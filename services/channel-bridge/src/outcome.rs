@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | sent | sent | sent |
 //! | surely not sent | again, later | again, later |
+//! | not tried | again, soon | again, soon |
 //! | refused | dead | dead |
 //! | unsure | unknown | again, later, with the same key |
 
@@ -19,7 +20,10 @@ use holdfast_types::DeliveryClass;
 /// The longest reason that is kept, in characters.
 const REASON: usize = 300;
 
-/// What an adapter knows of one try.
+/// How soon one that was not tried is looked at again, more or less.
+const BUSY: Duration = Duration::from_secs(4);
+
+/// What is known of one try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// The platform has it.
@@ -34,6 +38,8 @@ pub enum Outcome {
         /// When the platform wants to be asked again.
         after: Option<Duration>,
     },
+    /// It was not tried: the account has as many under way as it may.
+    Busy,
     /// It refuses, and would again.
     Refused {
         /// Why.
@@ -63,17 +69,6 @@ impl Outcome {
     #[must_use]
     pub fn unsure(reason: impl Into<String>) -> Self {
         Self::Unsure { reason: reason.into() }
-    }
-
-    /// The label of its metric.
-    #[must_use]
-    pub const fn as_str(&self) -> &'static str {
-        match self {
-            Self::Sent { .. } => "sent",
-            Self::NotSent { .. } => "not_sent",
-            Self::Refused { .. } => "refused",
-            Self::Unsure { .. } => "unsure",
-        }
     }
 }
 
@@ -107,6 +102,11 @@ impl Retry {
         match outcome {
             Outcome::Sent { platform_id } => Sent::Yes { platform_id },
             Outcome::Refused { reason } => Sent::Refused { reason: short(reason) },
+            // However often: it is no failure.
+            Outcome::Busy => Sent::Again {
+                after: BUSY / 2 + jitter(BUSY),
+                reason: "the account has as many replies under way as it may".to_owned(),
+            },
             Outcome::NotSent { reason, .. } if is_last => {
                 Sent::Refused { reason: short(format!("given up after {attempt} tries: {reason}")) }
             }
@@ -214,6 +214,16 @@ mod tests {
         let last = retry.settle(DeliveryClass::Keyed, retry.tries, Outcome::unsure("500"));
 
         assert!(matches!(last, Sent::Unknown { .. }));
+    }
+
+    #[test]
+    fn one_that_was_not_tried_is_never_given_up() {
+        let retry = Retry::lasting(HOUR);
+
+        let sent = retry.settle(DeliveryClass::Plain, retry.tries + 9, Outcome::Busy);
+
+        let Sent::Again { after, .. } = sent else { panic!("{sent:?}") };
+        assert!((BUSY / 2..=BUSY * 2).contains(&after), "{after:?}");
     }
 
     #[test]

@@ -45,9 +45,10 @@ pub fn split(text: &str, fits: impl Fn(&str) -> bool) -> Vec<String> {
             return parts;
         }
         let cut = Cut::new(rest, open.as_ref(), &fits);
-        let part = cut.part(cut.at);
-        open = cut.open_at(cut.at);
-        rest = &rest[cut.at..];
+        let at = cut.at;
+        let (part, opened) = (cut.part(at), cut.open_at(at));
+        open = opened;
+        rest = &rest[at..];
         if let Some(fence) = &open {
             // The line's end at the cut is the close's own; what indents the next is not.
             rest = rest.strip_prefix('\n').unwrap_or(rest);
@@ -86,7 +87,8 @@ impl Fence {
 
     fn is_closed_by(&self, line: &str) -> bool {
         let line = line.trim();
-        line.starts_with(&self.marker) && self.marker.chars().take(1).all(|c| line.chars().all(|d| c == d))
+        line.starts_with(&self.marker)
+            && self.marker.chars().take(1).all(|c| line.chars().all(|d| c == d))
     }
 
     fn closed_by_first_line<'a>(&self, text: &'a str) -> Option<&'a str> {
@@ -337,10 +339,10 @@ mod tests {
         let code = format!("```rust\n{}```", "let x = 1;\n".repeat(7));
         let text = format!("{}\n\n{code}\nafter", "word ".repeat(15));
 
-        assert_eq!(parts(&text, 100), [
-            "word ".repeat(15).trim_end().to_owned(),
-            format!("{code}\nafter"),
-        ]);
+        assert_eq!(
+            parts(&text, 100),
+            ["word ".repeat(15).trim_end().to_owned(), format!("{code}\nafter"),]
+        );
     }
 
     #[test]

@@ -25,7 +25,11 @@ use secrecy::SecretString;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use self::{client::{Bot, CallError, Outgoing}, inbound::Refusals, wire::Me};
+use self::{
+    client::{Bot, CallError, Outgoing},
+    inbound::Refusals,
+    wire::Me,
+};
 use crate::{
     Outcome,
     account::{Mode, Parse, TelegramSettings, Unusable},
@@ -93,6 +97,12 @@ impl Telegram {
         })
     }
 
+    /// Its account.
+    #[must_use]
+    pub const fn id(&self) -> AccountId {
+        self.id
+    }
+
     /// How its updates come.
     #[must_use]
     pub const fn mode(&self) -> Mode {
@@ -107,7 +117,12 @@ impl Telegram {
             chat: &part.target.chat,
             thread,
             // The first part answers; the others follow it.
-            reply_to: part.target.reply_to.as_deref().filter(|_| part.part == 0).and_then(|id| id.parse().ok()),
+            reply_to: part
+                .target
+                .reply_to
+                .as_deref()
+                .filter(|_| part.part == 0)
+                .and_then(|id| id.parse().ok()),
             text: &part.text,
             html: false,
         };

@@ -13,11 +13,14 @@ use futures::future::BoxFuture;
 use holdfast_kit::trace;
 use holdfast_session::Delivery;
 use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{
+    Client, StatusCode, Url,
+    header::{CONTENT_TYPE, RETRY_AFTER},
+};
 use serde_json::{Value, json};
 
-pub use inbound::{Bad, Post};
+pub use inbound::{Bad, Post, told};
+pub use sign::{SIGNATURE, TIMESTAMP, now};
 
 use crate::{
     Outcome,

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use crate::{
     Config,
     auth::Doorman,
+    control,
     follow::Follower,
     grpc::{self, Arrivals, Messages},
     http,
@@ -96,15 +97,18 @@ impl App {
         let database = readiness.check("database");
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
+        let state = control::State {
+            directory: directory.clone(),
+            sessions: sessions.clone(),
+            bus: bus.clone(),
+        };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit);
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
 
-        let services = grpc::routes(
-            Messages::new(ingest.clone(), follower.clone()),
-            Arrivals::new(ingest.clone()),
-            settings.body_limit,
-        );
+        let messages = Messages::new(ingest.clone(), follower.clone());
+        let services = grpc::routes(messages, Arrivals::new(ingest.clone()), settings.body_limit);
+        let services = control::add_services(services, &state, settings.body_limit);
         let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
         let api = OpenAi::new(ingest, follower, settings);
         let http_router = http::router(api, doorman, readiness.clone());

@@ -172,7 +172,10 @@ impl Config {
             }
         }
         if calls_per_tenant > calls / 2 {
-            warn!(calls, calls_per_tenant, "one tenant may take most of the calls that may be open");
+            warn!(
+                calls,
+                calls_per_tenant, "one tenant may take most of the calls that may be open"
+            );
         }
         Ok(())
     }

@@ -35,7 +35,9 @@ pub enum Error {
         retry_after: Duration,
     },
     /// The tenant has too many calls open.
-    #[error("the tenant has {limit} calls open, which is the most: end one, or wait for one to end")]
+    #[error(
+        "the tenant has {limit} calls open, which is the most: end one, or wait for one to end"
+    )]
     TooManyCalls {
         /// How many it may have.
         limit: u32,

@@ -3,12 +3,11 @@
 mod arrivals;
 mod messages;
 
+use std::time::Duration;
+
 use axum::{Router, middleware};
 use holdfast_kit::Readiness;
-use holdfast_proto::gateway::v1::{
-    ingest_server::IngestServer, messages_server::MessagesServer,
-};
-use std::time::Duration;
+use holdfast_proto::gateway::v1::{ingest_server::IngestServer, messages_server::MessagesServer};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tonic::{
@@ -39,22 +38,22 @@ pub fn routes(messages: Messages, arrivals: Arrivals, body_limit: usize) -> Rout
 /// # Errors
 ///
 /// If the contracts' description cannot be served.
-pub fn router(
-    services: Routes,
-    doorman: Doorman,
-    readiness: &Readiness,
-) -> anyhow::Result<Router> {
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(holdfast_proto::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET);
+pub fn router(services: Routes, doorman: Doorman, readiness: &Readiness) -> anyhow::Result<Router> {
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(holdfast_proto::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     let open = Routes::new(holdfast_grpc::health_service(readiness))
-        .add_service(reflection.clone().build_v1()?)
-        .add_service(reflection.build_v1alpha()?)
+        .add_service(reflection().build_v1()?)
+        .add_service(reflection().build_v1alpha()?)
         .into_axum_router()
         .reset_fallback();
     let services = services
         .into_axum_router()
-        .layer(CatchPanicLayer::custom(|_| Status::internal("internal error").into_http()))
+        .layer(CatchPanicLayer::custom(|_| {
+            Status::internal("internal error").into_http::<axum::body::Body>()
+        }))
         .layer(middleware::from_fn_with_state(doorman, edge::grpc));
     Ok(services.merge(open))
 }

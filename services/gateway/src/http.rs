@@ -96,8 +96,7 @@ pub async fn read<T: DeserializeOwned>(
 
 async fn ready(State(readiness): State<Readiness>) -> Response {
     let failing = readiness.failing();
-    let status =
-        if failing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let status = if failing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(json!({ "ready": failing.is_empty(), "failing": failing }))).into_response()
 }
 

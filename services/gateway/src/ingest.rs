@@ -20,7 +20,6 @@ use holdfast_types::{Body, QueueMode, RunId, SessionId, SessionKey, Source, Tena
 use tokio::time::Instant;
 use uuid::Uuid;
 
-pub use channel::Arrival;
 pub use place::Place;
 pub use text::clean;
 
@@ -186,6 +185,7 @@ pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
     NewMessage {
         key: place.key,
         agent: place.agent.id,
+        label: None,
         source,
         idem_key: String::new(),
         body,

@@ -5,7 +5,9 @@
 //! | `config.rs`, `app.rs` | what an operator may choose; how it is put together |
 //! | `edge.rs`, `auth.rs`, `calls.rs` | what every call passes: a span, its key, its rate, its place |
 //! | `ingest.rs` | accepting messages |
+//! | `routing.rs` | who answers a message from a channel, and in which session |
 //! | `follow.rs` | following one to its answer |
+//! | `control.rs`, `sessions.rs`, `operations.rs` | what a tenant has, and how it stands |
 //! | `grpc.rs` | the gRPC door |
 //! | `http.rs`, `openai.rs` | the HTTP door, and the API that OpenAI's clients speak |
 //!
@@ -16,6 +18,7 @@ mod app;
 mod auth;
 mod calls;
 mod config;
+mod control;
 mod edge;
 mod error;
 mod follow;
@@ -23,7 +26,9 @@ mod grpc;
 mod http;
 mod ingest;
 mod openai;
+mod operations;
 mod routing;
+mod sessions;
 
 pub use app::App;
 pub use config::{Config, Gateway, Mesh, Secrets};

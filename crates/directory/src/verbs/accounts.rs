@@ -84,12 +84,15 @@ impl Directory {
         tenant: TenantId,
         actor: Actor,
         id: AccountId,
-        new: NewAccount,
+        mut new: NewAccount,
     ) -> Result<Account, Error> {
-        let new = new.check()?;
         let mut tx = self.change(tenant).await?;
         let old = store::accounts::get(&mut tx, id).await?;
         let old = old.ok_or_else(|| Error::not_found("channel account", id))?;
+        if new.channel.is_empty() {
+            new.channel.clone_from(&old.channel);
+        }
+        let new = new.check()?;
         if old.channel != new.channel {
             return Err(Error::Invalid(format!(
                 "this account is on {}, and an account's channel never changes: make another",

@@ -1,7 +1,5 @@
 //! A directory over a database of its own.
 
-use std::{fmt::Write as _, fs, path::Path};
-
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_directory::{
     Account, Actor, Agent, Directory, NewAccount, NewAgent, NewKey, NewProvider, ProviderKind,
@@ -12,7 +10,6 @@ use holdfast_testkit::Database;
 use holdfast_types::{AgentName, TenantId};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 use sqlx::{Connection as _, PgConnection};
 
 pub const BY: Actor = Actor::Operator;
@@ -25,7 +22,7 @@ pub struct World {
 
 impl World {
     pub async fn new() -> Self {
-        let database = Database::create_from(&schema(), async |url| {
+        let database = Database::create_from(&holdfast_pg::fingerprint(), async |url| {
             holdfast_pg::migrate(&url).await?;
             Ok(())
         })
@@ -87,22 +84,6 @@ impl World {
     pub async fn account(&self, tenant: TenantId, name: &str, token: &str) -> Account {
         self.directory.create_account(tenant, BY, account(name, token)).await.unwrap()
     }
-}
-
-/// A name that changes with the migrations.
-fn schema() -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../migrations");
-    let mut files: Vec<_> =
-        fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
-    files.sort();
-    let mut hash = Sha256::new();
-    for file in files {
-        hash.update(fs::read(file).unwrap());
-    }
-    hash.finalize().iter().take(12).fold("schema_".to_owned(), |mut name, byte| {
-        write!(name, "{byte:02x}").unwrap();
-        name
-    })
 }
 
 pub fn agent(name: &str) -> NewAgent {

@@ -93,8 +93,10 @@ impl Bot {
         // It becomes part of a path: nothing in it may mean anything there.
         let is_token = secret.split_once(':').is_some_and(|(id, rest)| {
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            !id.is_empty() && id.chars().all(|c| c.is_ascii_digit())
-                && !rest.is_empty() && rest.chars().all(plain)
+            !id.is_empty()
+                && id.chars().all(|c| c.is_ascii_digit())
+                && !rest.is_empty()
+                && rest.chars().all(plain)
         });
         if !is_token {
             return Err(InvalidToken);
@@ -231,14 +233,14 @@ fn lost(error: &reqwest::Error) -> CallError {
         let description = "`api_base` is no address".to_owned();
         return CallError::Refused { status: 0, description, moved_to: None };
     }
-    CallError::Unsure(if error.is_timeout() { "it took too long" } else { "the connection broke" }.to_owned())
+    CallError::Unsure(
+        if error.is_timeout() { "it took too long" } else { "the connection broke" }.to_owned(),
+    )
 }
 
 async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
-    while let Some(chunk) =
-        response.chunk().await.map_err(|error| lost(&error.without_url()))?
-    {
+    while let Some(chunk) = response.chunk().await.map_err(|error| lost(&error.without_url()))? {
         if body.len() + chunk.len() > LARGEST {
             return Err(CallError::Unsure(format!("it has more than {LARGEST} bytes")));
         }
@@ -306,7 +308,8 @@ mod tests {
             Err(CallError::RateLimited { after: Duration::from_secs(5) })
         );
         assert!(matches!(status(408, ""), Err(CallError::NotSent(_))));
-        for (code, body) in [(500, ""), (502, "<html>"), (200, "<html>"), (200, r#"{"ok":false}"#)] {
+        for (code, body) in [(500, ""), (502, "<html>"), (200, "<html>"), (200, r#"{"ok":false}"#)]
+        {
             assert!(matches!(status(code, body), Err(CallError::Unsure(_))), "{code} {body}");
         }
         assert_eq!(status(404, "<html>"), refused(404, "", None));

@@ -145,7 +145,12 @@ impl Telegram {
             Err(refusal) => {
                 warn!(%refusal, "an update cannot be taken, and its sender is told");
                 if let Some(chat) = chat.filter(|_| !silent) {
-                    self.tell(chat, thread, "This message could not be taken in. Please try again later.").await;
+                    self.tell(
+                        chat,
+                        thread,
+                        "This message could not be taken in. Please try again later.",
+                    )
+                    .await;
                 }
                 done("rejected")
             }

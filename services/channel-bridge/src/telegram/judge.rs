@@ -63,7 +63,12 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
         return Verdict::Ignore("content");
     }
     let silent = is_group && settings.groups.mention_only && !is_mentioned(&message, me);
-    Verdict::Take(Box::new(request(&message, author, attachments, Kind { is_group, is_edit, silent })))
+    Verdict::Take(Box::new(request(
+        &message,
+        author,
+        attachments,
+        Kind { is_group, is_edit, silent },
+    )))
 }
 
 #[derive(Clone, Copy)]
@@ -101,8 +106,12 @@ fn request(
         sender_name: author.name,
         text: format!("{}{text}", if kind.is_edit { EDITED } else { "" }),
         platform_message_id: id.to_string(),
-        reply_to_message_id: replied.map(|replied| replied.message_id.to_string()).unwrap_or_default(),
-        reply_to_text: replied_text.map(|text| text.chars().take(REPLIED).collect()).unwrap_or_default(),
+        reply_to_message_id: replied
+            .map(|replied| replied.message_id.to_string())
+            .unwrap_or_default(),
+        reply_to_text: replied_text
+            .map(|text| text.chars().take(REPLIED).collect())
+            .unwrap_or_default(),
         attachments,
         reply_chat: chat.to_string(),
         reply_thread: thread,
@@ -125,7 +134,11 @@ impl Author {
     /// answer each other for ever.
     fn of(message: &Message) -> Option<Self> {
         if let Some(Chat { id, title, username, .. }) = &message.sender_chat {
-            return Some(Self { id: id.to_string(), name: title.clone(), username: username.clone() });
+            return Some(Self {
+                id: id.to_string(),
+                name: title.clone(),
+                username: username.clone(),
+            });
         }
         let from = message.from.as_ref().filter(|from| !from.is_bot)?;
         let name = format!("{} {}", from.first_name, from.last_name).trim().to_owned();
@@ -160,8 +173,7 @@ fn is_name(name: Option<&str>, me: &Me) -> bool {
 
 /// An entity's text; empty if it lies outside or between halves of a character.
 fn slice(text: &str, entity: &Entity) -> String {
-    let units: Vec<u16> =
-        text.encode_utf16().skip(entity.offset).take(entity.length).collect();
+    let units: Vec<u16> = text.encode_utf16().skip(entity.offset).take(entity.length).collect();
     String::from_utf16(&units).unwrap_or_default()
 }
 
@@ -245,18 +257,21 @@ mod tests {
     fn a_private_message_is_taken() {
         let request = taken(private(json!({"text": "hi"})));
 
-        assert_eq!(request, AcceptRequest {
-            idempotency_key: "update:7:3".into(),
-            peer_kind: "direct".into(),
-            peer_id: "7".into(),
-            sender_id: "7".into(),
-            sender_name: "Anna B".into(),
-            text: "hi".into(),
-            platform_message_id: "3".into(),
-            reply_chat: "7".into(),
-            sent_at: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
-            ..AcceptRequest::default()
-        });
+        assert_eq!(
+            request,
+            AcceptRequest {
+                idempotency_key: "update:7:3".into(),
+                peer_kind: "direct".into(),
+                peer_id: "7".into(),
+                sender_id: "7".into(),
+                sender_name: "Anna B".into(),
+                text: "hi".into(),
+                platform_message_id: "3".into(),
+                reply_chat: "7".into(),
+                sent_at: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
+                ..AcceptRequest::default()
+            }
+        );
     }
 
     #[test]
@@ -273,7 +288,8 @@ mod tests {
     #[test]
     fn a_stranger_is_refused_in_private_and_ignored_in_groups() {
         let stranger = private(json!({"text": "hi", "from": {"id": 9, "first_name": "M"}}));
-        let elsewhere = group(json!({"text": "@holdfast_bot", "chat": {"id": -6, "type": "group"}}));
+        let elsewhere =
+            group(json!({"text": "@holdfast_bot", "chat": {"id": -6, "type": "group"}}));
 
         assert_eq!(verdict(stranger), Verdict::Refuse { chat: 7, sender: "9".into() });
         assert_eq!(verdict(elsewhere), Verdict::Ignore("not_allowed"));
@@ -281,7 +297,8 @@ mod tests {
 
     #[test]
     fn in_a_group_only_what_mentions_the_bot_asks_for_an_answer() {
-        let mention = |text: &str, entities: Value| group(json!({"text": text, "entities": entities}));
+        let mention =
+            |text: &str, entities: Value| group(json!({"text": text, "entities": entities}));
         let entity = |kind: &str, offset: u32, length: u32| json!([{"type": kind, "offset": offset, "length": length}]);
         let cases = [
             (group(json!({"text": "hello all"})), true),
@@ -292,11 +309,37 @@ mod tests {
             (mention("/new", entity("bot_command", 0, 4)), true),
             (mention("/new@other_bot", entity("bot_command", 0, 14)), true),
             (mention("x", entity("mention", 90, 13)), true),
-            (mention("he", json!([{"type": "text_mention", "offset": 0, "length": 2, "user": {"id": 42}}])), false),
-            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}}})), false),
-            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 8}}})), true),
-            (group(json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}, "forum_topic_created": {"name": "x"}}})), true),
-            (group(json!({"caption": "@holdfast_bot", "photo": [{"file_id": "p"}], "caption_entities": entity("mention", 0, 13)})), false),
+            (
+                mention(
+                    "he",
+                    json!([{"type": "text_mention", "offset": 0, "length": 2, "user": {"id": 42}}]),
+                ),
+                false,
+            ),
+            (
+                group(
+                    json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}}}),
+                ),
+                false,
+            ),
+            (
+                group(
+                    json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 8}}}),
+                ),
+                true,
+            ),
+            (
+                group(
+                    json!({"text": "yes", "reply_to_message": {"message_id": 1, "from": {"id": 42}, "forum_topic_created": {"name": "x"}}}),
+                ),
+                true,
+            ),
+            (
+                group(
+                    json!({"caption": "@holdfast_bot", "photo": [{"file_id": "p"}], "caption_entities": entity("mention", 0, 13)}),
+                ),
+                false,
+            ),
         ];
 
         for (update, silent) in cases {
@@ -317,7 +360,8 @@ mod tests {
 
     #[test]
     fn a_topic_is_a_thread_and_a_chain_of_replies_is_none() {
-        let topic = taken(group(json!({"text": "x", "message_thread_id": 3, "is_topic_message": true})));
+        let topic =
+            taken(group(json!({"text": "x", "message_thread_id": 3, "is_topic_message": true})));
         let chain = taken(group(json!({"text": "x", "message_thread_id": 3})));
 
         assert_eq!((topic.thread.as_str(), topic.reply_thread.as_str()), ("3", "3"));
@@ -327,7 +371,9 @@ mod tests {
     #[test]
     fn what_is_answered_is_told_shortened() {
         let long = "é".repeat(900);
-        let whole = taken(private(json!({"text": "x", "reply_to_message": {"message_id": 1, "text": long}})));
+        let whole = taken(private(
+            json!({"text": "x", "reply_to_message": {"message_id": 1, "text": long}}),
+        ));
         let quoted = taken(private(json!({"text": "x", "quote": {"text": "part"},
             "reply_to_message": {"message_id": 1, "text": long}})));
 
@@ -338,14 +384,21 @@ mod tests {
 
     #[test]
     fn files_come_by_their_handles() {
-        let photo = taken(private(json!({"caption": "look", "photo": [{"file_id": "small"}, {"file_id": "large"}]})));
+        let photo = taken(private(
+            json!({"caption": "look", "photo": [{"file_id": "small"}, {"file_id": "large"}]}),
+        ));
         let document = taken(private(json!({"document": {"file_id": "d", "file_name": "a.pdf"}})));
         let voice = taken(private(json!({"voice": {"file_id": "v"}})));
 
         let file = |kind: &str, reference: &str, name: &str| MessageAttachment {
-            kind: kind.into(), reference: reference.into(), name: name.into(),
+            kind: kind.into(),
+            reference: reference.into(),
+            name: name.into(),
         };
-        assert_eq!((photo.text.as_str(), photo.attachments), ("look", vec![file("photo", "large", "")]));
+        assert_eq!(
+            (photo.text.as_str(), photo.attachments),
+            ("look", vec![file("photo", "large", "")])
+        );
         assert_eq!(document.attachments, [file("document", "d", "a.pdf")]);
         assert_eq!(voice.attachments, [file("voice", "v", "")]);
     }

@@ -20,11 +20,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-use super::{
-    Taken, Telegram,
-    client::CallError,
-    inbound::Patience,
-};
+use super::{Taken, Telegram, client::CallError, inbound::Patience};
 
 /// How long a lease outlives its holder.
 const LEASE: Duration = Duration::from_secs(15);
@@ -93,9 +89,10 @@ impl Poller {
                     }
                 }
                 Turn::Unguarded => {
+                    let locks = self.locks.clone();
                     tokio::select! {
                         () = stop.cancelled() => return,
-                        () = redis_is_back(&self.locks) => {}
+                        () = redis_is_back(&locks) => {}
                         () = self.poll() => {}
                     }
                 }
@@ -117,7 +114,11 @@ impl Poller {
                 Err(error) => {
                     let since = *alone_since.get_or_insert_with(Instant::now);
                     // Who held it may hold on; others wait until they would have seen it lapse.
-                    let patience = if self.is_ours { Duration::ZERO } else { LEASE + LEASE.mul_f64(rand::random()) };
+                    let patience = if self.is_ours {
+                        Duration::ZERO
+                    } else {
+                        LEASE + LEASE.mul_f64(rand::random())
+                    };
                     if since.elapsed() >= patience {
                         debug!(%error, account.id = %self.telegram.id, "polling without a lease");
                         return Turn::Unguarded;
@@ -162,7 +163,9 @@ impl Poller {
         let is_first = failures == 0;
         let pause = match &error {
             CallError::RateLimited { after } => *after,
-            CallError::Refused { status: 409, description, .. } if description.contains("webhook") => {
+            CallError::Refused { status: 409, description, .. }
+                if description.contains("webhook") =>
+            {
                 info!(account.id = %telegram.id, "removing the bot's webhook: its account is polled");
                 if let Err(error) = telegram.bot.delete_webhook().await {
                     debug!(%error, "the webhook was not removed");
@@ -215,7 +218,9 @@ pub async fn register(telegram: Arc<Telegram>, url: String, stop: CancellationTo
                 match error {
                     CallError::RateLimited { after } => after,
                     CallError::Refused { .. } => REVOKED,
-                    CallError::NotSent(_) | CallError::Unsure(_) => FAILED.base + FAILED.delay(failures),
+                    CallError::NotSent(_) | CallError::Unsure(_) => {
+                        FAILED.base + FAILED.delay(failures)
+                    }
                 }
             }
         };

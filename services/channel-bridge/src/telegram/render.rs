@@ -13,7 +13,8 @@ const SCHEMES: [&str; 5] = ["http://", "https://", "mailto:", "tel:", "tg://"];
 /// Renders Markdown; `None` if nothing would be seen of it.
 #[must_use]
 pub fn html(markdown: &str) -> Option<String> {
-    let options = Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
+    let options =
+        Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TABLES | Options::ENABLE_TASKLISTS;
     let mut html = Html::default();
     for event in Parser::new_ext(markdown, options) {
         html.take(event);
@@ -394,7 +395,7 @@ mod tests {
     #[test]
     fn html_is_shown_as_it_was_typed() {
         assert_eq!(rendered("a <u>b</u> <script>"), "a &lt;u&gt;b&lt;/u&gt; &lt;script&gt;");
-        assert_eq!(rendered("<div>\nx\n</div>"), "&lt;div&gt;\nx\n&lt;/div&gt;\n");
+        assert_eq!(rendered("<div>\nx\n</div>"), "&lt;div&gt;\nx\n&lt;/div&gt;");
     }
 
     #[test]
@@ -411,7 +412,8 @@ mod tests {
         while let Some(at) = rest.find(['<', '>', '&']) {
             rest = &rest[at..];
             if let Some(entity) = rest.strip_prefix('&') {
-                let known = ["lt;", "gt;", "amp;", "quot;"].iter().find(|e| entity.starts_with(**e));
+                let known =
+                    ["lt;", "gt;", "amp;", "quot;"].iter().find(|e| entity.starts_with(**e));
                 rest = &rest[1 + known.ok_or("an entity")?.len()..];
                 continue;
             }

@@ -22,8 +22,6 @@ pub struct MessageId {
 /// Something that happened.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Update {
-    /// Its number, rising for each bot.
-    pub update_id: i64,
     /// Somebody wrote.
     pub message: Option<Message>,
     /// Somebody changed what they wrote.

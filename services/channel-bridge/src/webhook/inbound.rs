@@ -183,8 +183,11 @@ mod tests {
 
     #[test]
     fn a_group_and_its_thread_are_where_the_answer_goes() {
-        let request = read_with("k1", json!({"sender": "anna", "sender_name": "Anna", "text": "hi",
-            "conversation": "room", "thread": "t", "group": true, "message_id": "m1"}))
+        let request = read_with(
+            "k1",
+            json!({"sender": "anna", "sender_name": "Anna", "text": "hi",
+            "conversation": "room", "thread": "t", "group": true, "message_id": "m1"}),
+        )
         .unwrap();
 
         assert_eq!((request.peer_kind.as_str(), request.peer_id.as_str()), ("group", "room"));
@@ -197,7 +200,10 @@ mod tests {
         let body = json!({"sender": "anna", "text": "hi", "message_id": "m1"});
 
         assert_eq!(read_with("", body).unwrap().idempotency_key, "m1");
-        assert!(matches!(read_with("", json!({"sender": "anna", "text": "hi"})), Err(Bad::Malformed(_))));
+        assert!(matches!(
+            read_with("", json!({"sender": "anna", "text": "hi"})),
+            Err(Bad::Malformed(_))
+        ));
     }
 
     #[test]

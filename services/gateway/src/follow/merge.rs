@@ -42,8 +42,10 @@ struct Step {
     epoch: i64,
     /// Something of its text was lost.
     torn: bool,
-    /// Some of its text was told.
+    /// Some of its text was told, under this claim or one before.
     told: bool,
+    /// Nothing of it was told since it began, or began anew.
+    fresh: bool,
 }
 
 impl Merge {
@@ -78,15 +80,16 @@ impl Merge {
             self.others = Some((run, step));
             return Taken::Unsure;
         }
-        let expected = match self.newest {
-            Some((newest, last)) if newest == epoch => last.wrapping_add(1),
-            _ => 0,
+        let gap = match self.newest {
+            Some((newest, last)) if newest == epoch => n != last.wrapping_add(1),
+            // A claim's first word is that it began, which nobody misses.
+            _ => n > 1,
         };
         self.newest = Some((epoch, n));
         if !self.ours.contains(&run) {
             return Taken::No;
         }
-        self.begin(run, epoch, step, n != expected, &body, tell);
+        self.begin(run, epoch, step, gap, &body, tell);
         self.tell(run, step, body, tell);
         Taken::Yes
     }
@@ -136,20 +139,16 @@ impl Merge {
         let marked = matches!(body, DeltaBody::Started | DeltaBody::StepRestarted);
         let same = self.step.as_ref().filter(|step| step.run == run && step.number == number);
         let told = same.is_some_and(|step| step.told);
-        let goes_on = same.is_some_and(|step| step.epoch == epoch)
-            && !matches!(body, DeltaBody::StepRestarted);
+        let anew = matches!(body, DeltaBody::StepRestarted);
+        let goes_on = same.is_some_and(|step| step.epoch == epoch && (step.fresh || !anew));
         if goes_on {
             if let Some(step) = &mut self.step {
-                step.torn |= gap;
+                step.torn = (step.torn || gap) && !anew;
             }
             return;
         }
-        self.step = Some(Step { run, number, epoch, torn: gap && !marked, told });
-        tell(Event {
-            run: Some(run),
-            step: Some(number),
-            what: What::StepStarted { again: told },
-        });
+        self.step = Some(Step { run, number, epoch, torn: gap && !marked, told, fresh: true });
+        tell(Event { run: Some(run), step: Some(number), what: What::StepStarted { again: told } });
     }
 
     fn tell(&mut self, run: RunId, number: u32, body: DeltaBody, tell: &mut impl FnMut(Event)) {
@@ -157,6 +156,7 @@ impl Merge {
             DeltaBody::Text { text } => match &mut self.step {
                 Some(step) if !step.torn => {
                     step.told = true;
+                    step.fresh = false;
                     What::Text(text)
                 }
                 _ => return,
@@ -267,6 +267,23 @@ mod tests {
             story.told[2..],
             [What::StepStarted { again: true }, What::Text("hello".into())]
         );
+    }
+
+    #[test]
+    fn a_restart_is_told_once_however_often_it_is_announced() {
+        let mut story = Story::new();
+
+        story.ours(3, 0, 0, DeltaBody::Started);
+        story.ours(3, 0, 1, DeltaBody::StepRestarted);
+        story.ours(3, 0, 2, text("he"));
+        story.ours(3, 0, 3, DeltaBody::StepRestarted);
+        story.ours(4, 0, 0, DeltaBody::Started);
+        story.ours(4, 0, 1, DeltaBody::StepRestarted);
+        story.ours(4, 0, 2, text("hello"));
+
+        let again = |again| What::StepStarted { again };
+        assert_eq!(story.told[..2], [again(false), What::Text("he".into())]);
+        assert_eq!(story.told[2..], [again(true), again(true), What::Text("hello".into())]);
     }
 
     #[test]

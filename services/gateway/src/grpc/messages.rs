@@ -47,7 +47,7 @@ impl Service for Messages {
         let taken = self.ingest.accept(&caller, request.into()).await?;
         self.ingest.announce(&taken);
 
-        Ok(Response::new(taken.accepted.into()))
+        Ok(Response::new(answer_to_send(&taken.accepted)))
     }
 
     async fn stream(&self, request: Request<SendRequest>) -> Result<Response<Events>, Status> {
@@ -152,14 +152,12 @@ impl From<SendRequest> for Said {
     }
 }
 
-impl From<Accepted> for SendResponse {
-    fn from(accepted: Accepted) -> Self {
-        Self {
-            message_id: accepted.message.to_string(),
-            session_id: accepted.session.to_string(),
-            seq: accepted.seq,
-            duplicate: accepted.duplicate,
-        }
+fn answer_to_send(accepted: &Accepted) -> SendResponse {
+    SendResponse {
+        message_id: accepted.message.to_string(),
+        session_id: accepted.session.to_string(),
+        seq: accepted.seq,
+        duplicate: accepted.duplicate,
     }
 }
 

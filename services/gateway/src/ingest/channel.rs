@@ -1,12 +1,13 @@
 //! Taking in what arrives by a channel, handed over by a bridge.
 
-use holdfast_session::NewMessage;
+use holdfast_kit::trace;
 use holdfast_proto::gateway::v1 as pb;
+use holdfast_session::NewMessage;
 use holdfast_types::{
     AccountId, AgentName, Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target,
     TenantId,
 };
-use holdfast_kit::trace;
+use tracing::warn;
 
 use super::{Ingest, Taken, debounce, idem_key, text};
 use crate::{
@@ -99,10 +100,15 @@ impl Ingest {
             Arrival::new(request, self.text_limit)?;
         let routing = self.directory.routing(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
+        if routed.tools.is_some() {
+            // The inbox has no place for it, so the agent's own tools are what counts.
+            warn!(matched_by = %routed.matched_by, "a rule's tools are not applied to the turn");
+        }
         let agent = routed.agent;
         let message = NewMessage {
             key: routed.key,
             agent: agent.id,
+            label: None,
             source: Source::Channel(account),
             idem_key,
             body,
@@ -211,7 +217,10 @@ mod tests {
             (pb::AcceptRequest { reply_chat: String::new(), ..request() }, "`reply_chat`"),
             (pb::AcceptRequest { peer_kind: "dm".into(), ..request() }, "direct, group or channel"),
             (pb::AcceptRequest { account_id: "7".into(), ..request() }, "`acc_`"),
-            (pb::AcceptRequest { idempotency_key: String::new(), ..request() }, "`idempotency_key`"),
+            (
+                pb::AcceptRequest { idempotency_key: String::new(), ..request() },
+                "`idempotency_key`",
+            ),
             (pb::AcceptRequest { text: "x".repeat(101), ..request() }, "101 bytes"),
         ] {
             let error = Arrival::new(wrong, 100).unwrap_err().to_string();

@@ -97,12 +97,16 @@ impl Completion {
             let message = "only `text` is supported yet: ask for the form in the message itself";
             return Err(Refusal::unsupported("response_format", message));
         }
-        let others = |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|m| m != "text"));
+        let others =
+            |value: &Value| value.as_array().is_some_and(|all| all.iter().any(|m| m != "text"));
         if self.modalities.as_ref().is_some_and(others) {
             return Err(Refusal::unsupported("modalities", "only `text` is supported yet"));
         }
         if self.logprobs.unwrap_or_default() {
-            return Err(Refusal::unsupported("logprobs", "an agent's answer has no log probabilities"));
+            return Err(Refusal::unsupported(
+                "logprobs",
+                "an agent's answer has no log probabilities",
+            ));
         }
         let model = self.model.unwrap_or_default();
         if model.is_empty() {

@@ -2,7 +2,7 @@
 
 use holdfast_directory::AgentCard;
 use holdfast_grpc::Caller;
-use holdfast_session::NewMessage;
+use holdfast_session::{EPHEMERAL, NewMessage};
 use holdfast_types::{Body, MessageId, QueueMode, SessionId, TenantId};
 use http::HeaderMap;
 use sha2::{Digest as _, Sha256};
@@ -40,6 +40,14 @@ pub struct Ask {
     pub turns: Vec<Turn>,
 }
 
+/// The session that goes on, and what is new there.
+struct GoesOn {
+    place: Place,
+    /// The label of a session that is for this once.
+    label: Option<&'static str>,
+    turns: Vec<Turn>,
+}
+
 impl OpenAi {
     /// Takes a request in, and follows it. What is wrong with it is found here, before an answer
     /// begins.
@@ -51,8 +59,8 @@ impl OpenAi {
     ) -> Result<Follow, Refusal> {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
-        let (place, turns) = self.place(caller, agent, key.as_deref(), ask).await?;
-        let messages = self.messages(caller, place, key, turns)?;
+        let goes_on = self.place(caller, agent, key.as_deref(), ask).await?;
+        let messages = self.messages(caller, goes_on, key)?;
 
         let taken = self.ingest.store_all(tenant, messages).await?;
         let runs = taken.runs.clone();
@@ -84,12 +92,13 @@ impl OpenAi {
         agent: AgentCard,
         key: Option<&str>,
         ask: Ask,
-    ) -> Result<(Place, Vec<Turn>), Refusal> {
+    ) -> Result<GoesOn, Refusal> {
         let Ask { user, previous, mut turns, .. } = ask;
         if let Some(previous) = previous {
             let session = self.session_of(caller.tenant, &previous).await?;
             let agent = if ask.model == MODEL { "" } else { agent.name.as_str() };
-            return Ok((self.ingest.place_of(caller.tenant, agent, session).await?, turns));
+            let place = self.ingest.place_of(caller.tenant, agent, session).await?;
+            return Ok(GoesOn { place, label: None, turns });
         }
         let Some(user) = user.filter(|user| !user.is_empty()) else {
             let name = match key {
@@ -97,7 +106,7 @@ impl OpenAi {
                 None => Uuid::now_v7().simple().to_string(),
             };
             let key = own_session(&agent, &format!("once-{name}"))?;
-            return Ok((Place { agent, key }, turns));
+            return Ok(GoesOn { place: Place { agent, key }, label: Some(EPHEMERAL), turns });
         };
         let key = own_session(&agent, &user)?;
         let news = unanswered(&turns);
@@ -105,14 +114,10 @@ impl OpenAi {
         if news < turns.len() && self.ingest.is_known(caller.tenant, &key).await? {
             turns.drain(..turns.len() - news);
         }
-        Ok((Place { agent, key }, turns))
+        Ok(GoesOn { place: Place { agent, key }, label: None, turns })
     }
 
-    async fn session_of(
-        &self,
-        tenant: TenantId,
-        response: &str,
-    ) -> Result<SessionId, Refusal> {
+    async fn session_of(&self, tenant: TenantId, response: &str) -> Result<SessionId, Refusal> {
         let unknown = || {
             let response: String = response.chars().take(80).collect();
             Refusal::field(
@@ -133,10 +138,10 @@ impl OpenAi {
     fn messages(
         &self,
         caller: &Caller,
-        place: Place,
+        goes_on: GoesOn,
         key: Option<String>,
-        mut turns: Vec<Turn>,
     ) -> Result<Vec<NewMessage>, Refusal> {
+        let GoesOn { place, label, mut turns } = goes_on;
         let last = match turns.pop() {
             Some(Turn { role: Role::User, text }) => self.ingest.text(&text)?,
             Some(_) => {
@@ -147,8 +152,9 @@ impl OpenAi {
         };
         let key = idem_key(key.unwrap_or_default())?;
         let seeds_key = hex(&Sha256::digest(&key));
-        let template = message(caller, place, Body::default());
-        debug_assert_eq!(template.mode, QueueMode::Followup);
+        // One run each, in order, whatever the agent does elsewhere: a client waits for its own.
+        let mode = QueueMode::Followup;
+        let template = NewMessage { label, mode, ..message(caller, place, Body::default()) };
 
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in folded(turns).into_iter().enumerate() {
@@ -183,7 +189,8 @@ fn folded(mut turns: Vec<Turn>) -> Vec<Turn> {
     let newest = turns.split_off(turns.len() - (MOST_SEEDS - 1));
     let told = turns.iter().map(|turn| format!("{}: {}", word(turn.role), turn.text));
     let told = told.collect::<Vec<_>>().join("\n");
-    let mut folded = vec![Turn { role: Role::User, text: format!("[what was said before]\n{told}") }];
+    let mut folded =
+        vec![Turn { role: Role::User, text: format!("[what was said before]\n{told}") }];
     folded.extend(newest);
     folded
 }

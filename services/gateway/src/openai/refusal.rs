@@ -77,7 +77,8 @@ impl Refusal {
 
     /// The body is too large.
     pub fn too_large(limit: usize) -> Self {
-        let message = format!("the body has more than {limit} bytes, which is the most: shorten it");
+        let message =
+            format!("the body has more than {limit} bytes, which is the most: shorten it");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, INVALID, message).code("body_too_large")
     }
 
@@ -119,7 +120,11 @@ impl Refusal {
 
     /// A turn that ended without an answer; `None` if it has one.
     pub fn of(finished: &Finished) -> Option<Self> {
-        let reason = finished.reason.as_deref().unwrap_or("no reason was given");
+        // A turn that failed says so in words for its user; the reason is a word for programs.
+        let reason = match finished.text.trim() {
+            "" => finished.reason.as_deref().unwrap_or("no reason was given"),
+            words => words,
+        };
         let (status, code, message) = match finished.outcome {
             Outcome::Completed => return None,
             Outcome::Interrupted => (
@@ -172,9 +177,7 @@ impl From<Error> for Refusal {
         let message = holdfast_grpc::status(&error).message().to_owned();
         let (status, kind, code) = match error.kind() {
             Kind::Invalid => (StatusCode::BAD_REQUEST, INVALID, None),
-            Kind::Unauthenticated => {
-                (StatusCode::UNAUTHORIZED, INVALID, Some("invalid_api_key"))
-            }
+            Kind::Unauthenticated => (StatusCode::UNAUTHORIZED, INVALID, Some("invalid_api_key")),
             Kind::Forbidden => (StatusCode::FORBIDDEN, "permission_error", None),
             Kind::NotFound => (StatusCode::NOT_FOUND, INVALID, Some("not_found")),
             Kind::Conflict => (StatusCode::CONFLICT, INVALID, Some("conflict")),
@@ -242,9 +245,7 @@ mod tests {
         let ended = |outcome| Finished { outcome, ..crate::follow::finished("x") };
 
         assert_eq!(Refusal::of(&ended(Outcome::Completed)), None);
-        for outcome in
-            [Outcome::Interrupted, Outcome::Cancelled, Outcome::Failed, Outcome::Dead]
-        {
+        for outcome in [Outcome::Interrupted, Outcome::Cancelled, Outcome::Failed, Outcome::Dead] {
             assert!(Refusal::of(&ended(outcome)).is_some(), "{outcome:?}");
         }
     }

@@ -109,6 +109,10 @@ impl Spoken {
             self.leave();
         }
         let answer = finished.text.trim();
+        if answer.is_empty() {
+            // The agent chose to say nothing; what it thought aloud stands.
+            return vec![Say::End(finished)];
+        }
         let Some(more) = answer.strip_prefix(self.said.trim()) else {
             return vec![Say::Fail(Refusal::taken_back())];
         };
@@ -182,6 +186,9 @@ mod tests {
 
         assert_eq!(read([done(0, "hello")]), ("hello".into(), true));
         assert_eq!(read([done(0, "")]), (String::new(), true));
+
+        let silent = [started(0, false), text(0, "NO_REPLY"), done(0, "")];
+        assert_eq!(read(silent), ("NO_REPLY".into(), true));
     }
 
     #[test]
@@ -253,11 +260,8 @@ mod tests {
 
     #[test]
     fn a_turn_without_an_answer_ends_with_its_reason() {
-        let failed = Finished {
-            outcome: Outcome::Failed,
-            reason: Some("no key".into()),
-            ..finished("")
-        };
+        let failed =
+            Finished { outcome: Outcome::Failed, reason: Some("no key".into()), ..finished("") };
 
         let said = Spoken::default().hear(event(0, What::Done(failed)));
 

@@ -1,0 +1,203 @@
+//! The development backends: Postgres, NATS and Redis, by the script that this binary carries.
+//!
+//! Each that the environment names is used instead.
+
+use std::{env, ffi::OsStr, path::PathBuf, process::Stdio};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+use tokio::process::Command;
+
+use crate::home::Home;
+
+const SCRIPT: &str = include_str!("../../deploy/dev/backends.py");
+
+pub const DATABASE: &str = "HOLDFAST_DATABASE__URL";
+pub const ADMIN: &str = "HOLDFAST_DATABASE__ADMIN_URL";
+pub const NATS: &str = "HOLDFAST_NATS__URL";
+pub const REDIS: &str = "HOLDFAST_REDIS__URL";
+
+/// Where the backends are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backends {
+    /// Postgres, as the services log in.
+    pub database: String,
+    /// Postgres, as the schema's owner; unknown if the operator gave only the other.
+    pub admin: Option<String>,
+    /// NATS.
+    pub nats: String,
+    /// Redis.
+    pub redis: String,
+}
+
+impl Backends {
+    /// Those that are set, the rest started.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be started, with what to do about it.
+    pub async fn get(home: &Home) -> anyhow::Result<Self> {
+        let given = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        Self::given_or_started(given, async || up(home).await).await
+    }
+
+    async fn given_or_started(
+        given: impl Fn(&str) -> Option<String>,
+        start: impl AsyncFnOnce() -> anyhow::Result<Self>,
+    ) -> anyhow::Result<Self> {
+        let (database, nats, redis) = (given(DATABASE), given(NATS), given(REDIS));
+        let admin = given(ADMIN);
+        if admin.is_some() && database.is_none() {
+            bail!("{ADMIN} is set and {DATABASE} is not: set both or neither");
+        }
+        if let (Some(database), Some(nats), Some(redis)) = (&database, &nats, &redis) {
+            return Ok(Self {
+                database: database.clone(),
+                admin,
+                nats: nats.clone(),
+                redis: redis.clone(),
+            });
+        }
+        let started = start().await?;
+        let (admin, database) = match database {
+            Some(database) => (admin, database),
+            None => (started.admin, started.database),
+        };
+        Ok(Self {
+            database,
+            admin,
+            nats: nats.unwrap_or(started.nats),
+            redis: redis.unwrap_or(started.redis),
+        })
+    }
+}
+
+/// Stops what [`Backends::get`] started here, if it did.
+///
+/// # Errors
+///
+/// If the script fails.
+pub async fn down(home: &Home) -> anyhow::Result<()> {
+    if home.backends().join("state.json").exists() {
+        run(home, "down").await?;
+    }
+    Ok(())
+}
+
+async fn up(home: &Home) -> anyhow::Result<Backends> {
+    parse(&run(home, "up").await?)
+}
+
+/// Runs the script; what it says on the way goes to the terminal, what it prints is returned.
+async fn run(home: &Home, command: &str) -> anyhow::Result<String> {
+    let script = script(home)?;
+    let child = Command::new("python3")
+        .arg(&script)
+        .args([OsStr::new(command), OsStr::new("--json"), OsStr::new("--dir")])
+        .arg(home.backends())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| {
+            format!(
+                "cannot run python3: install Python 3.9 or later with pip, or set {DATABASE}, \
+                 {ADMIN}, {NATS} and {REDIS} to use backends of your own"
+            )
+        })?;
+    let output = child.wait_with_output().await.context("cannot wait for the backends' script")?;
+    if !output.status.success() {
+        bail!("the backends did not do as they were told; what to do is said above");
+    }
+    String::from_utf8(output.stdout).context("the backends' script printed what is not UTF-8")
+}
+
+/// Writes the script where a person can use it too.
+fn script(home: &Home) -> anyhow::Result<PathBuf> {
+    let path = home.path().join("backends.py");
+    std::fs::write(&path, SCRIPT).with_context(|| format!("cannot write `{}`", path.display()))?;
+    Ok(path)
+}
+
+fn parse(json: &str) -> anyhow::Result<Backends> {
+    #[derive(Deserialize)]
+    struct All {
+        postgres: Postgres,
+        nats: At,
+        redis: At,
+    }
+    #[derive(Deserialize)]
+    struct Postgres {
+        admin_url: String,
+        url: String,
+    }
+    #[derive(Deserialize)]
+    struct At {
+        url: String,
+    }
+    let all: All = serde_json::from_str(json)
+        .with_context(|| format!("the backends' script printed `{json}`"))?;
+    Ok(Backends {
+        admin: Some(same_database(&all.postgres.admin_url, &all.postgres.url)),
+        database: all.postgres.url,
+        nats: all.nats.url,
+        redis: all.redis.url,
+    })
+}
+
+/// The owner's URL names the server's own database; the schema belongs into the services'.
+fn same_database(admin: &str, services: &str) -> String {
+    match (admin.rsplit_once('/'), services.rsplit_once('/')) {
+        (Some((server, _)), Some((_, database))) => format!("{server}/{database}"),
+        _ => admin.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &str = r#"{
+        "postgres": {"pid": 1, "port": 2, "fast": false,
+            "admin_url": "postgres://postgres@127.0.0.1:25432/postgres",
+            "url": "postgres://holdfast:holdfast@127.0.0.1:25432/holdfast"},
+        "nats": {"pid": 1, "port": 2, "url": "nats://127.0.0.1:24222"},
+        "redis": {"pid": 1, "port": 2, "url": "redis://127.0.0.1:26379"}
+    }"#;
+
+    #[test]
+    fn the_owner_works_in_the_services_database() {
+        let backends = parse(PRINTED).unwrap();
+
+        assert_eq!(backends.admin.as_deref(), Some("postgres://postgres@127.0.0.1:25432/holdfast"));
+    }
+
+    #[tokio::test]
+    async fn backends_that_are_all_given_are_used_and_none_is_started() {
+        let given = |name: &str| Some(name.to_owned());
+
+        let backends = Backends::given_or_started(given, async || bail!("started")).await.unwrap();
+
+        assert_eq!(backends.database, DATABASE);
+        assert_eq!(backends.admin.as_deref(), Some(ADMIN));
+    }
+
+    #[tokio::test]
+    async fn a_given_database_is_not_migrated_as_the_owner_of_another() {
+        let given = |name: &str| (name == DATABASE).then(|| "postgres://mine".to_owned());
+
+        let backends = Backends::given_or_started(given, async || parse(PRINTED)).await.unwrap();
+
+        assert_eq!(backends.database, "postgres://mine");
+        assert_eq!(backends.admin, None);
+        assert_eq!(backends.nats, "nats://127.0.0.1:24222");
+    }
+
+    #[tokio::test]
+    async fn an_owner_without_a_database_is_refused() {
+        let given = |name: &str| (name == ADMIN).then(|| "postgres://mine".to_owned());
+
+        let refused = Backends::given_or_started(given, async || parse(PRINTED)).await;
+
+        assert!(refused.unwrap_err().to_string().contains("set both or neither"));
+    }
+}

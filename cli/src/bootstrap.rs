@@ -1,0 +1,294 @@
+//! What a new installation needs before anybody can log in: schema, secrets, tenant, key, model.
+//!
+//! Everything here may be done again, and by several at once.
+
+use std::{env, fs};
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use holdfast_directory::{Actor, Directory, NewKey, NewProvider, ProviderKind, SCOPES, Seal};
+use holdfast_kit::config;
+use holdfast_pg::Pools;
+use holdfast_types::{ModelId, TenantId};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{
+    backends,
+    error::Error,
+    home::{Home, write_private},
+    screen::Screen,
+    secret,
+};
+
+/// The tenant that `up` makes.
+pub const TENANT: &str = "dev";
+
+#[derive(Debug, Args)]
+pub struct MigrateArgs {
+    /// Print the settings in force as JSON, secrets masked, and end
+    #[arg(long)]
+    print_config: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BootstrapArgs {
+    /// The tenant to make, if it is not there
+    #[arg(long, default_value = TENANT)]
+    tenant: String,
+
+    /// Bring the database's schema up to date first
+    #[arg(long)]
+    migrate: bool,
+}
+
+/// The settings that this needs.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    database: holdfast_pg::Config,
+    secrets: Secrets,
+}
+
+/// The table `[secrets]`.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Secrets {
+    #[serde(serialize_with = "config::masked")]
+    kek: SecretString,
+    #[serde(serialize_with = "config::masked")]
+    pepper: SecretString,
+}
+
+/// A tenant that somebody can log in to.
+#[derive(Debug)]
+pub struct Opened {
+    /// A key of it, with every scope.
+    pub key: String,
+    /// Its default model, if the environment says one.
+    pub model: Option<String>,
+}
+
+/// `holdfast migrate`.
+///
+/// # Errors
+///
+/// If the owner cannot connect or a migration fails.
+pub async fn migrate(args: &MigrateArgs, screen: &Screen) -> Result<(), Error> {
+    let config: Config = config::load("database").context("the configuration is not usable")?;
+    if args.print_config {
+        return screen.print(&format!("{}\n", config::print(&config)));
+    }
+    let version = bring_up_to_date(config.database.admin_url.expose_secret()).await?;
+    screen.done(&format!("the schema is version {version}"), &json!({"version": version}))
+}
+
+/// `holdfast bootstrap`.
+///
+/// # Errors
+///
+/// If the database does not answer, or what is there contradicts what is here.
+pub async fn run(args: BootstrapArgs, home: &Home, screen: &Screen) -> Result<(), Error> {
+    home.make()?;
+    let mut vars: Vec<(String, String)> = environment();
+    vars.extend(secret::ensure(home, is_set)?);
+    let config = load(vars)?;
+    if args.migrate {
+        bring_up_to_date(config.database.admin_url.expose_secret()).await?;
+    }
+    let opened = open(config, home, &args.tenant).await?;
+    let file = home.key_file();
+    screen.done(
+        &format!("tenant `{}` is ready; its key is in {}", args.tenant, file.display()),
+        &json!({"tenant": args.tenant, "key": opened.key, "key_file": file}),
+    )
+}
+
+/// The settings, from these variables.
+///
+/// # Errors
+///
+/// If they cannot be used.
+pub fn load(vars: Vec<(String, String)>) -> anyhow::Result<Config> {
+    config::load_from("database", vars).context("the configuration is not usable")
+}
+
+/// The process's variables, as far as they are text.
+pub fn environment() -> Vec<(String, String)> {
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    env::vars_os().filter_map(text).collect()
+}
+
+/// Whether the operator set a variable.
+pub fn is_set(name: &str) -> bool {
+    env::var_os(name).is_some()
+}
+
+/// Migrates as the schema's owner.
+///
+/// # Errors
+///
+/// If there is no owner's URL, it does not connect, or a migration fails.
+pub async fn bring_up_to_date(admin_url: &str) -> anyhow::Result<i64> {
+    if admin_url.is_empty() {
+        bail!(
+            "the schema's owner is not known: set {} to a URL whose user may create schemas and \
+             roles, as `postgres://postgres@host/holdfast`",
+            backends::ADMIN
+        );
+    }
+    holdfast_pg::migrate(admin_url).await.context("the schema could not be brought up to date")
+}
+
+/// Refuses a database whose schema is older than this binary.
+///
+/// # Errors
+///
+/// If it is, or the database does not answer.
+pub async fn check_schema(config: &Config) -> anyhow::Result<()> {
+    let pools = Pools::lazy(&config.database, "bootstrap")?;
+    let pending = holdfast_pg::pending(&pools).await;
+    pools.close().await;
+    match pending.context("the database does not answer: check `database.url`")? {
+        None => Ok(()),
+        Some(problem) => bail!(
+            "the database cannot be used, {problem}: set {} and this migrates it, or run \
+             `holdfast migrate`",
+            backends::ADMIN
+        ),
+    }
+}
+
+/// Makes the tenant, a key and the model that the environment asks for, as far as they are
+/// missing.
+///
+/// # Errors
+///
+/// If the database does not answer, or was made with other secrets.
+pub async fn open(config: Config, home: &Home, tenant: &str) -> anyhow::Result<Opened> {
+    let pools = Pools::lazy(&config.database, "bootstrap")?;
+    let seal = Seal::new(&config.secrets.kek)?;
+    let directory = Directory::new(pools.clone(), seal, config.secrets.pepper);
+
+    let (tenant, _) = directory.ensure_tenant(tenant).await?;
+    let key = key(&directory, home, tenant.id).await?;
+    let model = match wanted_model(|name| env::var(name).ok())? {
+        Some(wanted) => Some(set_model(&directory, tenant.id, wanted).await?),
+        None => None,
+    };
+    pools.close().await;
+    Ok(Opened { key, model })
+}
+
+/// The key that is there, if it still works and may do everything; else a new one.
+async fn key(directory: &Directory, home: &Home, tenant: TenantId) -> anyhow::Result<String> {
+    let file = home.key_file();
+    let known = fs::read_to_string(&file).unwrap_or_default().trim().to_owned();
+    if let Ok(caller) = directory.authenticate(&known).await
+        && caller.tenant == tenant
+        && SCOPES.iter().all(|scope| caller.scopes.iter().any(|has| has == scope))
+    {
+        return Ok(known);
+    }
+    let new = NewKey {
+        name: "development".to_owned(),
+        scopes: SCOPES.map(str::to_owned).to_vec(),
+        lifetime: None,
+    };
+    let (_, secret) = directory.create_key(tenant, Actor::Operator, new).await?;
+    let key = secret.expose_secret().to_owned();
+    write_private(&file, &format!("{key}\n"))?;
+    Ok(key)
+}
+
+/// A provider and its model, as the environment names them.
+#[derive(Debug)]
+struct Wanted {
+    model: ModelId,
+    base_url: String,
+    api_key: Option<SecretString>,
+}
+
+/// `HOLDFAST_MODEL`, with `OPENAI_BASE_URL` and `OPENAI_API_KEY`; without it nothing is wanted,
+/// and what somebody set up by hand stays.
+fn wanted_model(read: impl Fn(&str) -> Option<String>) -> anyhow::Result<Option<Wanted>> {
+    let read = |name: &str| read(name).filter(|value| !value.is_empty());
+    let Some(text) = read("HOLDFAST_MODEL") else { return Ok(None) };
+    let model: ModelId = text
+        .parse()
+        .context("HOLDFAST_MODEL names no model: write `openai:<id>` or `demo:demo`")?;
+    let (base_url, api_key) = (read("OPENAI_BASE_URL"), read("OPENAI_API_KEY"));
+    if kind(&model) == ProviderKind::OpenAi && api_key.is_none() && base_url.is_none() {
+        bail!(
+            "HOLDFAST_MODEL is `{text}`, and nothing says how to reach it: set OPENAI_API_KEY, or \
+             OPENAI_BASE_URL for a server that needs no key"
+        );
+    }
+    let api_key = api_key.map(SecretString::from);
+    Ok(Some(Wanted { model, base_url: base_url.unwrap_or_default(), api_key }))
+}
+
+fn kind(model: &ModelId) -> ProviderKind {
+    if model.provider() == "demo" { ProviderKind::Demo } else { ProviderKind::OpenAi }
+}
+
+async fn set_model(
+    directory: &Directory,
+    tenant: TenantId,
+    wanted: Wanted,
+) -> anyhow::Result<String> {
+    let Wanted { model, base_url, api_key } = wanted;
+    let kind = kind(&model);
+    let is_demo = kind == ProviderKind::Demo;
+    let provider = NewProvider {
+        name: model.provider().to_owned(),
+        kind,
+        base_url: if is_demo { String::new() } else { base_url },
+        api_key: if is_demo { None } else { api_key },
+        default_model: Some(model.to_string()),
+    };
+    directory.put_provider(tenant, Actor::Operator, provider).await.context(
+        "the model of HOLDFAST_MODEL could not be set up; if the secrets of this installation were \
+         lost, nothing that is sealed in its database can be read",
+    )?;
+    Ok(model.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(vars: &[(&str, &str)]) -> anyhow::Result<Option<Wanted>> {
+        wanted_model(|name| {
+            vars.iter().find(|(given, _)| *given == name).map(|(_, value)| (*value).to_owned())
+        })
+    }
+
+    #[test]
+    fn without_a_model_nothing_is_changed() {
+        assert!(wanted(&[("OPENAI_API_KEY", "sk")]).unwrap().is_none());
+        assert!(wanted(&[("HOLDFAST_MODEL", "")]).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_model_needs_a_way_to_reach_it() {
+        let error = wanted(&[("HOLDFAST_MODEL", "openai:gpt-5")]).unwrap_err().to_string();
+        assert!(error.contains("OPENAI_API_KEY"), "{error}");
+
+        assert!(wanted(&[("HOLDFAST_MODEL", "gpt 5")]).is_err());
+        assert!(wanted(&[("HOLDFAST_MODEL", "demo:demo")]).unwrap().is_some());
+        let local = [("HOLDFAST_MODEL", "openai:qwen3"), ("OPENAI_BASE_URL", "http://l/v1")];
+        assert_eq!(wanted(&local).unwrap().unwrap().base_url, "http://l/v1");
+    }
+
+    #[test]
+    fn the_schema_s_owner_is_asked_for_by_its_variable() {
+        let config = load(Vec::new()).unwrap();
+
+        assert_eq!(config.database.admin_url.expose_secret(), "");
+        assert!(!config::print(&config).contains("postgres://"));
+    }
+}

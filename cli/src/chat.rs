@@ -1,0 +1,215 @@
+//! `holdfast chat`: says something to an agent and streams what it answers.
+//!
+//! A message is sent under a request id of its own, so that it may be sent again whenever the
+//! connection breaks: the gateway accepts it once and streams on from wherever its run is.
+
+mod answer;
+mod lines;
+
+use std::time::Duration;
+
+use clap::Args;
+use holdfast_kit::Backoff;
+use holdfast_proto::gateway::v1::{CancelRequest, Outcome, RunEvent, SendRequest};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tonic::{Code, Status, Streaming};
+
+use self::{answer::Answer, lines::Lines};
+use crate::{client::Client, commands::view, error::Error, screen::Screen};
+
+/// How long a gateway that went away may stay away, once it accepted a message.
+const PATIENCE: Duration = Duration::from_secs(60);
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(2));
+
+#[derive(Debug, Args)]
+pub struct ChatArgs {
+    /// What to say; without it, a conversation line by line
+    text: Option<String>,
+
+    /// The agent to talk to [default: the tenant's default agent]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    agent: String,
+
+    /// The session to talk in: an id, a key, or any name of your own [default: the agent's main
+    /// session]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    session: String,
+}
+
+/// `holdfast chat`.
+///
+/// # Errors
+///
+/// If the gateway refuses, or a single message ends without an answer.
+pub async fn run(args: ChatArgs, client: &Client, screen: &Screen) -> Result<(), Error> {
+    let chat = Chat { client, screen: *screen, agent: args.agent, session: args.session };
+    match args.text {
+        Some(text) => {
+            let answer = chat.say(text).await?;
+            chat.show_result(&answer)?;
+            answer.check()
+        }
+        None => chat.converse().await,
+    }
+}
+
+struct Chat<'a> {
+    client: &'a Client,
+    screen: Screen,
+    agent: String,
+    session: String,
+}
+
+impl Chat<'_> {
+    /// One message after the other, until `exit`, `quit`, the end of input, or Ctrl-C.
+    async fn converse(&self) -> Result<(), Error> {
+        let mut lines = Lines::start(self.screen)?;
+        while let Some(line) = lines.next().await? {
+            match line.trim() {
+                "" => {}
+                "exit" | "quit" => break,
+                _ => match self.interruptible(line).await {
+                    Ok(answer) => {
+                        self.show_result(&answer)?;
+                        if let Err(error) = answer.check() {
+                            self.screen.fail(&error);
+                        }
+                    }
+                    // What is wrong with one message need not be with the next.
+                    Err(Error::Refused(status)) if is_about_the_message(&status) => {
+                        self.screen.fail(&Error::Refused(status));
+                    }
+                    Err(error) => return Err(error),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Says it; Ctrl-C ends the turn, and then the answer is whatever there is.
+    async fn interruptible(&self, text: String) -> Result<Answer, Error> {
+        let mut saying = Box::pin(self.say(text));
+        tokio::select! {
+            said = &mut saying => return said,
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        self.screen.note("")?;
+        self.cancel().await?;
+        saying.await
+    }
+
+    async fn cancel(&self) -> Result<(), Error> {
+        let request = self
+            .client
+            .request(CancelRequest { session: self.session.clone(), agent: self.agent.clone() });
+        self.client.answer(self.client.messages().cancel(request).await).map(|_| ())
+    }
+
+    /// Sends a message and follows it to its end, across the loss of any number of connections.
+    async fn say(&self, text: String) -> Result<Answer, Error> {
+        let message = SendRequest {
+            request_id: format!("cli-{}", uuid::Uuid::now_v7().simple()),
+            text,
+            agent: self.agent.clone(),
+            session: self.session.clone(),
+        };
+        let mut answer = Answer::new(self.screen);
+        let mut lost: Option<(Instant, u32)> = None;
+        loop {
+            let status = match self.follow(&message, &mut answer).await {
+                Ok(()) => return Ok(answer),
+                Err(Followed::Screen(error)) => return Err(error),
+                Err(Followed::Stream(status)) => status,
+            };
+            let (since, tries) = lost.unwrap_or_else(|| (Instant::now(), 0));
+            let is_worth_it = answer.is_accepted() && is_broken(&status);
+            if !is_worth_it || since.elapsed() > PATIENCE {
+                if let Some(session) = answer.session() {
+                    self.screen.note(&format!(
+                        "the message is accepted and will be answered; later, `holdfast sessions \
+                         history {session}` shows it"
+                    ))?;
+                }
+                return Err(self.client.error(status));
+            }
+            if tries == 0 {
+                self.screen.aside("[the connection broke, trying again]")?;
+            }
+            lost = Some((since, tries + 1));
+            sleep(AGAIN.cap(tries)).await;
+        }
+    }
+
+    /// Streams until the message is done or the connection breaks.
+    async fn follow(&self, message: &SendRequest, answer: &mut Answer) -> Result<(), Followed> {
+        let request = self.client.request(message.clone());
+        let response = self.client.messages().stream(request).await.map_err(Followed::Stream)?;
+        let mut events: Streaming<RunEvent> = response.into_inner();
+        answer.reconnected();
+        while let Some(event) = events.message().await.map_err(Followed::Stream)? {
+            if answer.take(event).map_err(Followed::Screen)? {
+                return Ok(());
+            }
+        }
+        Err(Followed::Stream(Status::unavailable("the gateway ended the stream early")))
+    }
+
+    fn show_result(&self, answer: &Answer) -> Result<(), Error> {
+        if !self.screen.is_json() {
+            return Ok(());
+        }
+        let done = answer.done();
+        self.screen.one(
+            &[],
+            &json!({
+                "message_id": answer.message_id(),
+                "session_id": answer.session(),
+                "run_id": answer.run_id(),
+                "outcome": view::outcome(done.outcome),
+                "text": done.text,
+                "reason": done.reason,
+                "model": done.model,
+                "usage": done.usage.as_ref().map(view::usage),
+            }),
+        )
+    }
+}
+
+/// Why a stream ended before the message was done.
+enum Followed {
+    Stream(Status),
+    Screen(Error),
+}
+
+/// Whether the connection is to blame, and not the message.
+fn is_broken(status: &Status) -> bool {
+    matches!(status.code(), Code::Unavailable | Code::Cancelled | Code::Unknown | Code::Internal)
+}
+
+fn is_about_the_message(status: &Status) -> bool {
+    matches!(status.code(), Code::InvalidArgument | Code::ResourceExhausted | Code::Aborted)
+}
+
+impl Answer {
+    /// An error, unless it is an answer.
+    fn check(&self) -> Result<(), Error> {
+        let done = self.done();
+        let why = |what: &str| match done.reason.as_str() {
+            "" => what.to_owned(),
+            reason => format!("{what}: {reason}"),
+        };
+        match done.outcome() {
+            Outcome::Completed => Ok(()),
+            Outcome::Interrupted => Err(Error::NoAnswer(why("a newer message ended the turn"))),
+            Outcome::Cancelled => Err(Error::NoAnswer(why("the turn was cancelled"))),
+            Outcome::Failed => Err(Error::NoAnswer(why("the turn failed"))),
+            Outcome::Dead => {
+                Err(Error::NoAnswer(why("the message was given up, `holdfast dead list` shows it")))
+            }
+            Outcome::Unspecified => {
+                Err(Error::NoAnswer(why("the gateway is newer than this command: update it")))
+            }
+        }
+    }
+}

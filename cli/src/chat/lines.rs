@@ -1,0 +1,49 @@
+//! Lines of stdin, with or without a terminal.
+//!
+//! A thread of its own reads them: tokio's stdin would hold the process until one more line.
+
+use std::io::{self, IsTerminal as _};
+
+use anyhow::Context as _;
+use tokio::sync::mpsc;
+
+use crate::{error::Error, screen::Screen};
+
+/// The lines, as they are typed.
+pub struct Lines {
+    read: mpsc::Receiver<io::Result<String>>,
+    screen: Screen,
+    is_terminal: bool,
+}
+
+impl Lines {
+    pub fn start(screen: Screen) -> Result<Self, Error> {
+        let is_terminal = io::stdin().is_terminal();
+        if is_terminal {
+            screen.aside("Type a message, `exit` to leave; Ctrl-C ends an answer.")?;
+        }
+        let (send, read) = mpsc::channel(1);
+        std::thread::Builder::new()
+            .name("stdin".to_owned())
+            .spawn(move || {
+                for line in io::stdin().lines() {
+                    if send.blocking_send(line).is_err() {
+                        break;
+                    }
+                }
+            })
+            .context("cannot start a thread that reads stdin")?;
+        Ok(Self { read, screen, is_terminal })
+    }
+
+    /// The next line; `None` at the end of input or on Ctrl-C.
+    pub async fn next(&mut self) -> Result<Option<String>, Error> {
+        if self.is_terminal && !self.screen.is_json() {
+            self.screen.print("> ")?;
+        }
+        tokio::select! {
+            line = self.read.recv() => Ok(line.transpose()?),
+            _ = tokio::signal::ctrl_c() => Ok(None),
+        }
+    }
+}

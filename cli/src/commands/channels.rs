@@ -1,0 +1,174 @@
+//! `holdfast channels`.
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    Account, CreateAccountRequest, DeleteAccountRequest, ListAccountsRequest, UpdateAccountRequest,
+};
+use serde_json::{Value, json};
+
+use super::{given, view::time};
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 5] = ["id", "channel", "name", "enabled", "created_at"];
+
+#[derive(Debug, Subcommand)]
+pub enum Channels {
+    /// List channel accounts
+    List {
+        /// Only of this channel
+        #[arg(long, default_value = "", hide_default_value = true)]
+        channel: String,
+    },
+    /// Connect a bot or a webhook
+    Add {
+        /// telegram or webhook
+        channel: String,
+        /// What to call it; `default` is what bindings mean when they name none
+        #[arg(long, default_value = "default")]
+        name: String,
+        #[command(flatten)]
+        content: Content,
+    },
+    /// Change an account; what is not said stays
+    Update {
+        /// Its id
+        id: String,
+        /// What to call it
+        #[arg(long)]
+        name: Option<String>,
+        /// Let it take messages, or not
+        #[arg(long)]
+        enabled: Option<bool>,
+        #[command(flatten)]
+        content: Content,
+    },
+    /// Remove an account
+    Remove {
+        /// Its id
+        id: String,
+    },
+}
+
+/// What an account holds.
+#[derive(Debug, Args)]
+pub struct Content {
+    /// Settings as JSON, `@file`, or `-` for stdin; docs/channels.md has the fields
+    #[arg(long)]
+    settings: Option<String>,
+    /// Secrets as JSON, `@file`, or `-` for stdin
+    #[arg(long)]
+    secrets: Option<String>,
+    /// Telegram's bot token, in place of --secrets: `@file`, `-` for stdin, or the token itself
+    #[arg(long, conflicts_with_all = ["secrets", "secret"])]
+    token: Option<String>,
+    /// The webhook's signing secret, in place of --secrets: `@file`, `-` for stdin, or itself
+    #[arg(long, conflicts_with = "secrets")]
+    secret: Option<String>,
+}
+
+impl Channels {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { channel } => {
+                let accounts = list(client, channel).await?;
+                screen.list(&COLUMNS, accounts.iter().map(view).collect())
+            }
+            Self::Add { channel, name, content } => {
+                let settings = content.settings()?.unwrap_or_default();
+                let account =
+                    Account { channel, name, enabled: true, settings, ..Account::default() };
+                let secrets = content.secrets()?;
+                let request =
+                    client.request(CreateAccountRequest { account: Some(account), secrets });
+                let made = client.answer(client.channels().create_account(request).await)?.account;
+                screen.one(&COLUMNS, &view(&made.unwrap_or_default()))
+            }
+            Self::Update { id, name, enabled, content } => {
+                let accounts = list(client, String::new()).await?;
+                let found = accounts.into_iter().find(|account| account.id == id);
+                let mut account = found.ok_or_else(|| {
+                    Error::NotFound(format!(
+                        "there is no channel account `{id}`: `holdfast channels list` shows them"
+                    ))
+                })?;
+                account.name = name.unwrap_or(account.name);
+                account.enabled = enabled.unwrap_or(account.enabled);
+                account.settings = content.settings()?.unwrap_or(account.settings);
+                let secrets = content.secrets()?;
+                let request =
+                    client.request(UpdateAccountRequest { account: Some(account), secrets });
+                let changed = client.channels().update_account(request).await;
+                screen.one(&COLUMNS, &view(&client.answer(changed)?.account.unwrap_or_default()))
+            }
+            Self::Remove { id } => {
+                let request = client.request(DeleteAccountRequest { id: id.clone() });
+                client.answer(client.channels().delete_account(request).await)?;
+                screen.done("removed", &json!({"removed": id}))
+            }
+        }
+    }
+}
+
+async fn list(client: &Client, channel: String) -> Result<Vec<Account>, Error> {
+    let request = client.request(ListAccountsRequest { channel });
+    Ok(client.answer(client.channels().list_accounts(request).await)?.accounts)
+}
+
+impl Content {
+    fn settings(&self) -> Result<Option<String>, Error> {
+        self.settings.as_deref().map(|text| Ok(given::json(text)?.to_string())).transpose()
+    }
+
+    /// As JSON; empty where none are said.
+    fn secrets(&self) -> Result<String, Error> {
+        if let Some(token) = &self.token {
+            return Ok(json!({"token": given::secret(token)?}).to_string());
+        }
+        if let Some(secret) = &self.secret {
+            return Ok(json!({"secret": given::secret(secret)?}).to_string());
+        }
+        Ok(self
+            .secrets
+            .as_deref()
+            .map(given::json)
+            .transpose()?
+            .map_or_else(String::new, |json| json.to_string()))
+    }
+}
+
+fn view(account: &Account) -> Value {
+    let settings: Value = serde_json::from_str(&account.settings).unwrap_or_default();
+    json!({
+        "id": account.id,
+        "channel": account.channel,
+        "name": account.name,
+        "enabled": account.enabled,
+        "settings": settings,
+        "created_at": time(account.created_at.as_ref()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        content: Content,
+    }
+
+    fn content(line: &[&str]) -> Content {
+        Line::parse_from(std::iter::once(&"x").chain(line)).content
+    }
+
+    #[test]
+    fn a_token_and_a_secret_have_short_ways() {
+        assert_eq!(content(&["--token", "1:a"]).secrets().unwrap(), r#"{"token":"1:a"}"#);
+        assert_eq!(content(&["--secret", "s\n"]).secrets().unwrap(), r#"{"secret":"s"}"#);
+        assert_eq!(content(&["--secrets", r#"{"a": 1}"#]).secrets().unwrap(), r#"{"a":1}"#);
+        assert_eq!(content(&[]).secrets().unwrap(), "");
+    }
+}

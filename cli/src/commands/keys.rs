@@ -1,0 +1,78 @@
+//! `holdfast keys`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{CreateKeyRequest, Key, ListKeysRequest, RevokeKeyRequest};
+use serde_json::{Value, json};
+
+use super::view::time;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 6] = ["id", "name", "scopes", "created_at", "expires_at", "revoked_at"];
+const DAY: u64 = 86_400;
+
+#[derive(Debug, Subcommand)]
+pub enum Keys {
+    /// List keys; the keys themselves are shown to nobody
+    List,
+    /// Make a key, which is shown this once
+    Create {
+        /// What it is for, in words
+        name: String,
+        /// What it may do: talk, look, change; platform is for whoever runs the platform
+        #[arg(
+            long = "scope",
+            value_delimiter = ',',
+            default_values = ["chat", "read"],
+            value_parser = ["chat", "read", "admin", "platform"]
+        )]
+        scopes: Vec<String>,
+        /// For how many days it counts; 0 is until it is revoked
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=3650))]
+        days: u64,
+    },
+    /// End a key, within 5 s everywhere
+    Revoke {
+        /// Its id
+        id: String,
+    },
+}
+
+impl Keys {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListKeysRequest {});
+                let keys = client.answer(client.keys().list_keys(request).await)?.keys;
+                screen.list(&COLUMNS, keys.iter().map(view).collect())
+            }
+            Self::Create { name, scopes, days } => {
+                let request = CreateKeyRequest { name, scopes, lifetime_seconds: days * DAY };
+                let made = client.keys().create_key(client.request(request)).await;
+                let made = client.answer(made)?;
+                let mut shown = view(&made.key.unwrap_or_default());
+                shown["secret"] = Value::String(made.secret);
+                screen.one(&["secret", "id", "name", "scopes"], &shown)?;
+                if !screen.is_json() {
+                    screen.note("The secret is not shown again.")?;
+                }
+                Ok(())
+            }
+            Self::Revoke { id } => {
+                let request = client.request(RevokeKeyRequest { id: id.clone() });
+                client.answer(client.keys().revoke_key(request).await)?;
+                screen.done("revoked", &json!({"revoked": id}))
+            }
+        }
+    }
+}
+
+fn view(key: &Key) -> Value {
+    json!({
+        "id": key.id,
+        "name": key.name,
+        "scopes": key.scopes,
+        "created_at": time(key.created_at.as_ref()),
+        "expires_at": time(key.expires_at.as_ref()),
+        "revoked_at": time(key.revoked_at.as_ref()),
+    })
+}

@@ -1,0 +1,348 @@
+//! `holdfast routing`: which messages go to which agent, and into which session.
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    Binding, CreateBindingRequest, DeleteBindingRequest, DeleteIdentityRequest, ExplainRequest,
+    Identity, ListBindingsRequest, ListIdentitiesRequest, ListRulesRequest, PutIdentityRequest,
+    PutRulesRequest, Rule,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::given;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const BINDINGS: [&str; 8] =
+    ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent"];
+const RULES: [&str; 5] = ["channel", "user_id", "pattern", "agent", "tools"];
+const IDENTITIES: [&str; 3] = ["channel", "peer", "canonical"];
+const EXPLAINED: [&str; 4] = ["agent", "session_key", "main_session_key", "matched_by"];
+
+#[derive(Debug, Subcommand)]
+pub enum Routing {
+    /// Bindings: the most special one that fits decides
+    #[command(subcommand)]
+    Bindings(Bindings),
+    /// Rules: where no binding fits, the first one that does
+    #[command(subcommand)]
+    Rules(Rules),
+    /// Identities: who is the same person on several channels
+    #[command(subcommand)]
+    Identities(Identities),
+    /// Say where a message would go, and why
+    Explain(Explain),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Bindings {
+    /// List bindings
+    List,
+    /// Bind a channel, an account, a group or a peer to an agent
+    Add(NewBinding),
+    /// Remove a binding
+    Remove {
+        /// Its id
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct NewBinding {
+    /// The agent that answers
+    #[arg(long)]
+    agent: String,
+    /// The channel
+    #[arg(long)]
+    channel: String,
+    /// The account's name; `*` is any [default: `default`]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    account: String,
+    /// direct, group or channel
+    #[arg(long, default_value = "", hide_default_value = true)]
+    peer_kind: String,
+    /// Whom or what the channel calls so
+    #[arg(long, default_value = "", hide_default_value = true)]
+    peer: String,
+    /// A server that groups are part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    guild: String,
+    /// A team that groups are part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    team: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Rules {
+    /// List rules, in order
+    List,
+    /// Replace all rules
+    Put {
+        /// An array of rules as JSON, as `list --output json` prints it; `@file`, or `-` for stdin
+        rules: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Identities {
+    /// List identities
+    List,
+    /// Say that a peer is somebody
+    Put {
+        /// What the channel calls them
+        peer: String,
+        /// Who they are, the same on every channel
+        canonical: String,
+        /// Only on this channel
+        #[arg(long, default_value = "", hide_default_value = true)]
+        channel: String,
+    },
+    /// Forget that a peer is somebody
+    Remove {
+        /// What the channel calls them
+        peer: String,
+        /// The channel it was said for
+        #[arg(long, default_value = "", hide_default_value = true)]
+        channel: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The channel that it comes from
+    #[arg(long)]
+    channel: String,
+    /// The account's name
+    #[arg(long, default_value = "default")]
+    account: String,
+    /// direct, group or channel
+    #[arg(long, default_value = "direct")]
+    peer_kind: String,
+    /// The person or group
+    #[arg(long, default_value = "", hide_default_value = true)]
+    peer: String,
+    /// What kind of thing the peer is part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    parent_kind: String,
+    /// What the peer is part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    parent: String,
+    /// The server that the group is part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    guild: String,
+    /// The team that the group is part of
+    #[arg(long, default_value = "", hide_default_value = true)]
+    team: String,
+    /// Who says it [default: the peer]
+    #[arg(long)]
+    sender: Option<String>,
+    /// The thread or topic
+    #[arg(long, default_value = "", hide_default_value = true)]
+    thread: String,
+    /// What is said
+    #[arg(long, default_value = "", hide_default_value = true)]
+    text: String,
+}
+
+impl Routing {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::Bindings(command) => command.run(client, screen).await,
+            Self::Rules(command) => command.run(client, screen).await,
+            Self::Identities(command) => command.run(client, screen).await,
+            Self::Explain(args) => args.run(client, screen).await,
+        }
+    }
+}
+
+impl Bindings {
+    async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListBindingsRequest {});
+                let listed = client.answer(client.routing().list_bindings(request).await)?;
+                screen.list(&BINDINGS, listed.bindings.iter().map(binding).collect())
+            }
+            Self::Add(new) => {
+                let NewBinding { agent, channel, account, peer_kind, peer, guild, team } = new;
+                let new = Binding {
+                    id: String::new(),
+                    channel,
+                    account,
+                    peer_kind,
+                    peer_id: peer,
+                    guild,
+                    team,
+                    agent,
+                };
+                let request = client.request(CreateBindingRequest { binding: Some(new) });
+                let made = client.answer(client.routing().create_binding(request).await)?.binding;
+                screen.one(&BINDINGS, &binding(&made.unwrap_or_default()))
+            }
+            Self::Remove { id } => {
+                let request = client.request(DeleteBindingRequest { id: id.clone() });
+                client.answer(client.routing().delete_binding(request).await)?;
+                screen.done("removed", &json!({"removed": id}))
+            }
+        }
+    }
+}
+
+impl Rules {
+    async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListRulesRequest {});
+                let rules = client.answer(client.routing().list_rules(request).await)?.rules;
+                screen.list(&RULES, rules.iter().map(rule).collect())
+            }
+            Self::Put { rules } => {
+                let rules = read_rules(&rules)?;
+                let count = rules.len();
+                let request = client.request(PutRulesRequest { rules });
+                client.answer(client.routing().put_rules(request).await)?;
+                screen.done(&format!("there are {count} rules now"), &json!({"rules": count}))
+            }
+        }
+    }
+}
+
+impl Identities {
+    async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListIdentitiesRequest {});
+                let listed = client.answer(client.routing().list_identities(request).await)?;
+                screen.list(&IDENTITIES, listed.identities.iter().map(identity).collect())
+            }
+            Self::Put { peer, canonical, channel } => {
+                let new = Identity { channel, peer, canonical };
+                let shown = identity(&new);
+                let request = client.request(PutIdentityRequest { identity: Some(new) });
+                client.answer(client.routing().put_identity(request).await)?;
+                screen.one(&IDENTITIES, &shown)
+            }
+            Self::Remove { peer, channel } => {
+                let request = DeleteIdentityRequest { channel, peer: peer.clone() };
+                let removed = client.routing().delete_identity(client.request(request)).await;
+                client.answer(removed)?;
+                screen.done("removed", &json!({"removed": peer}))
+            }
+        }
+    }
+}
+
+impl Explain {
+    async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        let request = client.request(ExplainRequest {
+            channel: self.channel,
+            account: self.account,
+            peer_kind: self.peer_kind,
+            sender_id: self.sender.unwrap_or_else(|| self.peer.clone()),
+            peer_id: self.peer,
+            parent_peer_kind: self.parent_kind,
+            parent_peer_id: self.parent,
+            guild: self.guild,
+            team: self.team,
+            text: self.text,
+            thread: self.thread,
+        });
+        let told = client.answer(client.routing().explain(request).await)?;
+        screen.one(
+            &EXPLAINED,
+            &json!({
+                "agent": told.agent,
+                "session_key": told.session_key,
+                "main_session_key": told.main_session_key,
+                "matched_by": told.matched_by,
+            }),
+        )
+    }
+}
+
+/// A rule as people write it; `tools: null` leaves the agent's own.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRule {
+    #[serde(default)]
+    channel: String,
+    #[serde(default)]
+    user_id: String,
+    #[serde(default)]
+    pattern: String,
+    agent: String,
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+}
+
+fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
+    let rules: Vec<WrittenRule> = serde_json::from_value(given::json(given)?).map_err(|error| {
+        Error::Usage(format!(
+            "that is no array of rules ({error}): each has an `agent`, and may have `channel`, \
+             `user_id`, `pattern` and `tools`"
+        ))
+    })?;
+    let rule = |WrittenRule { channel, user_id, pattern, agent, tools }| Rule {
+        channel,
+        user_id,
+        pattern,
+        agent,
+        tools_given: tools.is_some(),
+        tools: tools.unwrap_or_default(),
+    };
+    Ok(rules.into_iter().map(rule).collect())
+}
+
+fn binding(binding: &Binding) -> Value {
+    json!({
+        "id": binding.id,
+        "channel": binding.channel,
+        "account": binding.account,
+        "peer_kind": binding.peer_kind,
+        "peer_id": binding.peer_id,
+        "guild": binding.guild,
+        "team": binding.team,
+        "agent": binding.agent,
+    })
+}
+
+fn rule(rule: &Rule) -> Value {
+    json!({
+        "channel": rule.channel,
+        "user_id": rule.user_id,
+        "pattern": rule.pattern,
+        "agent": rule.agent,
+        "tools": rule.tools_given.then_some(&rule.tools),
+    })
+}
+
+fn identity(identity: &Identity) -> Value {
+    json!({
+        "channel": identity.channel,
+        "peer": identity.peer,
+        "canonical": identity.canonical,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_printed() {
+        let rules = vec![
+            Rule { agent: "a".to_owned(), pattern: "^!".to_owned(), ..Rule::default() },
+            Rule { agent: "b".to_owned(), tools_given: true, ..Rule::default() },
+        ];
+        let printed = Value::Array(rules.iter().map(rule).collect()).to_string();
+
+        assert_eq!(read_rules(&printed).unwrap(), rules);
+    }
+
+    #[test]
+    fn a_misspelt_field_is_refused() {
+        let error = read_rules(r#"[{"agent": "a", "patern": "x"}]"#).unwrap_err();
+
+        assert_eq!(error.code(), 2);
+        assert!(error.to_string().contains("patern"), "{error}");
+    }
+}

@@ -1,0 +1,150 @@
+//! `holdfast sessions`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    CancelRequest, DeleteSessionRequest, GetHistoryRequest, GetSessionRequest, ListSessionsRequest,
+    PauseSessionRequest, ResumeSessionRequest, Session,
+};
+use serde_json::{Value, json};
+
+use super::view::{ENTRY_COLUMNS, entry, time, usage};
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 7] = ["id", "key", "agent", "state", "waiting", "turns", "updated_at"];
+/// The most that the gateway gives at once.
+const PAGE: u32 = 200;
+
+#[derive(Debug, Subcommand)]
+pub enum Sessions {
+    /// List sessions, newest first
+    List {
+        /// Only this agent's
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Only of this kind: main, dm, group, …
+        #[arg(long, default_value = "", hide_default_value = true)]
+        kind: String,
+        /// How many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Show one session
+    Show {
+        /// Its id or key
+        session: String,
+    },
+    /// Show what was said and done in a session, newest last
+    History {
+        /// Its id or key
+        session: String,
+        /// How many entries
+        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        limit: u32,
+        /// Only entries before this one
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        before: i64,
+    },
+    /// Hold a session and those below it: what runs stops at its next step, input queues
+    Pause {
+        /// Its id or key
+        session: String,
+    },
+    /// Let a session go on, and those that were held with it
+    Resume {
+        /// Its id or key
+        session: String,
+    },
+    /// End the turn that runs; what waits behind it runs next
+    Cancel {
+        /// Its id or key
+        session: String,
+    },
+    /// Delete a session and everything that was said in it
+    Delete {
+        /// Its id or key
+        session: String,
+    },
+}
+
+impl Sessions {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { agent, kind, limit } => {
+                let sessions = list(client, &agent, &kind, limit).await?;
+                screen.list(&COLUMNS, sessions.iter().map(view).collect())
+            }
+            Self::Show { session } => {
+                let request = client.request(GetSessionRequest { session });
+                let found = client.answer(client.sessions().get_session(request).await)?.session;
+                screen.one(&COLUMNS, &view(&found.unwrap_or_default()))
+            }
+            Self::History { session, limit, before } => {
+                let request = GetHistoryRequest { session, limit, before_seq: before };
+                let history =
+                    client.answer(client.sessions().get_history(client.request(request)).await)?;
+                screen.list(&ENTRY_COLUMNS, history.entries.iter().map(entry).collect())
+            }
+            Self::Pause { session } => {
+                let request = client.request(PauseSessionRequest { session });
+                let paused = client.answer(client.sessions().pause_session(request).await)?.paused;
+                screen.done(&format!("held {paused}"), &json!({"paused": paused}))
+            }
+            Self::Resume { session } => {
+                let request = client.request(ResumeSessionRequest { session });
+                let resumed = client.sessions().resume_session(request).await;
+                let resumed = client.answer(resumed)?.resumed;
+                screen.done(&format!("let {resumed} go on"), &json!({"resumed": resumed}))
+            }
+            Self::Cancel { session } => {
+                let request = client.request(CancelRequest { session, agent: String::new() });
+                let running = client.answer(client.messages().cancel(request).await)?.running;
+                let sentence = if running { "the turn ends" } else { "nothing runs there" };
+                screen.done(sentence, &json!({"running": running}))
+            }
+            Self::Delete { session } => {
+                let request = client.request(DeleteSessionRequest { session: session.clone() });
+                client.answer(client.sessions().delete_session(request).await)?;
+                screen.done("deleted", &json!({"deleted": session}))
+            }
+        }
+    }
+}
+
+/// As many as are asked for, page by page.
+async fn list(client: &Client, agent: &str, kind: &str, limit: u32) -> Result<Vec<Session>, Error> {
+    let (mut sessions, mut page_token) = (Vec::new(), String::new());
+    let mut left = limit;
+    while left > 0 {
+        let request = client.request(ListSessionsRequest {
+            agent: agent.to_owned(),
+            kind: kind.to_owned(),
+            limit: left.min(PAGE),
+            page_token,
+        });
+        let page = client.answer(client.sessions().list_sessions(request).await)?;
+        left = left.saturating_sub(u32::try_from(page.sessions.len()).unwrap_or(u32::MAX));
+        sessions.extend(page.sessions);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    Ok(sessions)
+}
+
+fn view(session: &Session) -> Value {
+    json!({
+        "id": session.id,
+        "key": session.key,
+        "kind": session.kind,
+        "agent": session.agent,
+        "parent_id": session.parent_id,
+        "label": session.label,
+        "state": session.state,
+        "waiting": session.waiting,
+        "turns": session.turns,
+        "usage": session.usage.as_ref().map(usage),
+        "created_at": time(session.created_at.as_ref()),
+        "updated_at": time(session.updated_at.as_ref()),
+    })
+}

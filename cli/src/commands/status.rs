@@ -1,0 +1,36 @@
+//! `holdfast status`.
+
+use std::collections::HashMap;
+
+use holdfast_proto::gateway::v1::GetStatusRequest;
+use serde_json::{Map, Value, json};
+
+use crate::{client::Client, error::Error, screen::Screen};
+
+const FIRST: [&str; 6] =
+    ["tenant", "version", "agents", "sessions", "waiting_messages", "oldest_wait_ms"];
+
+pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
+    let request = client.request(GetStatusRequest {});
+    let status = client.answer(client.operations().get_status(request).await)?;
+    screen.one(
+        &FIRST,
+        &json!({
+            "tenant": status.tenant,
+            "version": status.version,
+            "agents": status.agents,
+            "sessions": counts(status.sessions),
+            "waiting_messages": status.waiting_messages,
+            "oldest_wait_ms": status.oldest_wait_ms,
+            "dead_letters": status.dead_letters,
+            "deliveries": counts(status.deliveries),
+        }),
+    )
+}
+
+/// In the order of their names.
+fn counts(counts: HashMap<String, i64>) -> Value {
+    let mut counts: Vec<(String, i64)> = counts.into_iter().collect();
+    counts.sort();
+    Value::Object(counts.into_iter().map(|(name, n)| (name, n.into())).collect::<Map<_, _>>())
+}

@@ -1,0 +1,53 @@
+//! `holdfast down`: ends what `up` put into the background, and the backends that it started.
+
+use std::{fs, time::Duration};
+
+use anyhow::{Context as _, bail};
+use serde_json::json;
+
+use crate::{backends, error::Error, home::Home, screen::Screen, signal};
+
+/// Services drain for 25 s, and backends stop after them.
+const PATIENCE: Duration = Duration::from_secs(75);
+
+/// `holdfast down`.
+///
+/// # Errors
+///
+/// If what runs does not end.
+pub async fn run(home: &Home, screen: &Screen) -> Result<(), Error> {
+    let stopped = home.exists() && end_services(home).await?;
+    if home.exists() {
+        backends::down(home).await?;
+    }
+    let sentence = if stopped { "stopped" } else { "nothing was running" };
+    screen.done(sentence, &json!({"stopped": stopped}))
+}
+
+/// Ends the `up` that holds the lock; returns whether there was one.
+async fn end_services(home: &Home) -> anyhow::Result<bool> {
+    if home.lock()?.is_some() {
+        return Ok(false);
+    }
+    let path = home.pid_file("up");
+    let pid = fs::read_to_string(&path)
+        .ok()
+        .and_then(|text| text.trim().parse().ok())
+        .with_context(|| {
+            format!(
+                "an `up` is just starting here, `{}` does not name it yet: try again in a moment",
+                path.display()
+            )
+        })?;
+    signal::terminate(pid).await?;
+    let ended = async {
+        while home.lock()?.is_none() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        anyhow::Ok(())
+    };
+    match tokio::time::timeout(PATIENCE, ended).await {
+        Ok(ended) => ended.map(|()| true),
+        Err(_) => bail!("process {pid} does not end within {PATIENCE:?}: `kill -9 {pid}` ends it"),
+    }
+}

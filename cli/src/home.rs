@@ -1,0 +1,249 @@
+//! The directory where `up` keeps everything, `.holdfast` unless told otherwise.
+//!
+//! | path | what |
+//! |---|---|
+//! | `state.json` | what runs where, while `up` runs and everything is ready; see [`State`] |
+//! | `dev.key` | the development tenant's API key |
+//! | `secrets/` | what the services share: `kek`, `pepper`, `mesh` |
+//! | `env` | the settings as shell variables, to start one more service by hand |
+//! | `run/` | `<service>-<n>.pid`, `up.pid`, the lock of the `up` that runs |
+//! | `log/` | `<service>-<n>.log`, `up.log` |
+//! | `backends/` | the databases' programs and data |
+//!
+//! What holds a secret is readable by its owner only.
+
+use std::{
+    env,
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// The directory's usual name.
+pub const NAME: &str = ".holdfast";
+
+/// The directory that `up` keeps.
+#[derive(Debug, Clone)]
+pub struct Home {
+    path: PathBuf,
+}
+
+/// What runs where: the file `state.json`, for programs and for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// The process of `up`, which ends the others when it ends.
+    pub pid: u32,
+    /// Whether each service is a process of its own.
+    pub split: bool,
+    /// The first gateway.
+    pub gateway: Gateway,
+    /// All of them.
+    pub gateways: Vec<Gateway>,
+    /// The agent-runners.
+    pub runners: Vec<Http>,
+    /// The channel-bridge.
+    pub bridge: Http,
+    /// The development tenant's API key.
+    pub key: String,
+    /// The development tenant's default model, if `up` was told one.
+    pub model: Option<String>,
+}
+
+/// Where a gateway is, as URLs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gateway {
+    /// The OpenAI-compatible API, health, metrics.
+    pub http: String,
+    /// gRPC.
+    pub grpc: String,
+}
+
+/// Where another service is, as a URL.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Http {
+    /// Health and metrics; webhooks too, if it is the bridge.
+    pub http: String,
+}
+
+/// The nearest such directory, here or above.
+pub fn find() -> Option<PathBuf> {
+    let here = env::current_dir().ok()?;
+    here.ancestors().map(|dir| dir.join(NAME)).find(|dir| dir.is_dir())
+}
+
+impl Home {
+    /// The directory, which need not exist. Its path is made absolute, since services are told it.
+    pub fn new(path: PathBuf) -> io::Result<Self> {
+        Ok(Self { path: std::path::absolute(path)? })
+    }
+
+    /// Makes the directory and what is to be in it.
+    pub fn make(&self) -> anyhow::Result<()> {
+        for dir in [self.path.clone(), self.path.join("run"), self.path.join("log")] {
+            fs::create_dir_all(&dir).with_context(|| {
+                format!("cannot make `{}`: choose another place by --dir", dir.display())
+            })?;
+        }
+        Ok(())
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn key_file(&self) -> PathBuf {
+        self.path.join("dev.key")
+    }
+
+    pub fn secrets(&self) -> PathBuf {
+        self.path.join("secrets")
+    }
+
+    pub fn backends(&self) -> PathBuf {
+        self.path.join("backends")
+    }
+
+    pub fn env_file(&self) -> PathBuf {
+        self.path.join("env")
+    }
+
+    pub fn plan_file(&self) -> PathBuf {
+        self.path.join("run").join("plan.json")
+    }
+
+    pub fn pid_file(&self, process: &str) -> PathBuf {
+        self.path.join("run").join(format!("{process}.pid"))
+    }
+
+    pub fn log_file(&self, process: &str) -> PathBuf {
+        self.path.join("log").join(format!("{process}.log"))
+    }
+
+    /// What runs, according to the file.
+    pub fn state(&self) -> anyhow::Result<State> {
+        let path = self.state_file();
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read `{}`", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("`{}` is damaged", path.display()))
+    }
+
+    pub fn state_file(&self) -> PathBuf {
+        self.path.join("state.json")
+    }
+
+    /// Forgets a file, if it is there.
+    pub fn forget(path: &Path) {
+        // What is left behind misleads nobody: a pid counts only while the lock is held.
+        drop(fs::remove_file(path));
+    }
+
+    /// Takes the right to be the `up` of this directory; `None` if another has it.
+    ///
+    /// It lasts as long as the file is open, in whatever process, so that a crash gives it back.
+    pub fn lock(&self) -> anyhow::Result<Option<File>> {
+        let path = self.path.join("run").join("up.lock");
+        let file = fs::OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .with_context(|| format!("cannot open `{}`", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock `{}`", path.display()))
+            }
+        }
+    }
+
+    /// Whether there ever was an `up` here.
+    pub fn exists(&self) -> bool {
+        self.path.join("run").is_dir()
+    }
+}
+
+/// Writes a file whole or not at all, readable by its owner only.
+pub fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {
+    let new = path.with_extension("new");
+    let write = || {
+        Home::forget(&new);
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(text.as_bytes())?;
+        fs::rename(&new, path)
+    };
+    write().with_context(|| format!("cannot write `{}`", path.display()))
+}
+
+#[cfg(test)]
+pub use scratch::Scratch;
+
+#[cfg(test)]
+mod scratch {
+    use super::*;
+
+    /// A directory of the test's own, removed with the value.
+    pub struct Scratch(pub Home);
+
+    impl Scratch {
+        pub fn new() -> Self {
+            let name = format!("holdfast-cli-{}", uuid::Uuid::now_v7().simple());
+            let home = Home::new(env::temp_dir().join(name)).unwrap();
+            home.make().unwrap();
+            Self(home)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            drop(fs::remove_dir_all(self.0.path()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_one_may_be_the_up_of_a_directory() {
+        let scratch = Scratch::new();
+
+        let first = scratch.0.lock().unwrap();
+        assert!(first.is_some());
+        assert!(scratch.0.lock().unwrap().is_none());
+
+        drop(first);
+        assert!(scratch.0.lock().unwrap().is_some());
+    }
+
+    #[test]
+    fn what_is_private_is_its_owner_s_alone_and_written_over_whole() {
+        let scratch = Scratch::new();
+        let path = scratch.0.key_file();
+
+        write_private(&path, "one").unwrap();
+        write_private(&path, "two").unwrap();
+
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_damaged_state_is_told_by_its_path() {
+        let scratch = Scratch::new();
+        fs::write(scratch.0.state_file(), "{").unwrap();
+
+        let error = format!("{:#}", scratch.0.state().unwrap_err());
+
+        assert!(error.contains("state.json` is damaged"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! Which loopback ports the services of one `up` get.
+//!
+//! From a base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`,
+//! runner `n` `b + 11 + n`, further gateways from `b + 100`. A taken port makes way for the next
+//! free one. With base 0 the system chooses, which is what parallel tests want.
+
+use std::{
+    collections::BTreeSet,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+};
+
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+
+/// Where Linux begins to hand out ports to outgoing connections.
+const END: u16 = 32_768;
+const BRIDGE: u16 = 3;
+const RUNNERS: u16 = 12;
+const MORE_GATEWAYS: u16 = 100;
+
+/// The addresses of one `up`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    /// HTTP and gRPC of each gateway.
+    pub gateways: Vec<(SocketAddr, SocketAddr)>,
+    /// Each agent-runner's.
+    pub runners: Vec<SocketAddr>,
+    /// The channel-bridge's.
+    pub bridge: SocketAddr,
+}
+
+impl Ports {
+    /// Chooses ports that are free now.
+    ///
+    /// # Errors
+    ///
+    /// If there are none.
+    pub fn choose(base: u16, gateways: u16, runners: u16) -> anyhow::Result<Self> {
+        let mut choice = Choice { base, taken: BTreeSet::new(), held: Vec::new() };
+        let mut pairs = vec![(choice.port(0)?, choice.port(1)?)];
+        let bridge = choice.port(BRIDGE)?;
+        let runners =
+            (0..runners).map(|n| choice.port(RUNNERS + n)).collect::<anyhow::Result<_>>()?;
+        for n in 1..gateways {
+            let at = MORE_GATEWAYS + 2 * n;
+            pairs.push((choice.port(at)?, choice.port(at + 1)?));
+        }
+        Ok(Self { gateways: pairs, runners, bridge })
+    }
+}
+
+/// Ports chosen so far; held open until all are, so that none is chosen twice.
+struct Choice {
+    base: u16,
+    taken: BTreeSet<u16>,
+    held: Vec<TcpListener>,
+}
+
+impl Choice {
+    fn port(&mut self, offset: u16) -> anyhow::Result<SocketAddr> {
+        let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if self.base == 0 {
+            let listener = TcpListener::bind(at(0)).context("there is no free port")?;
+            let address = listener.local_addr()?;
+            self.held.push(listener);
+            return Ok(address);
+        }
+        let first = self.base.saturating_add(offset);
+        for port in first..END.max(first.saturating_add(1_000)) {
+            if self.taken.contains(&port) {
+                continue;
+            }
+            if let Ok(listener) = TcpListener::bind(at(port)) {
+                self.taken.insert(port);
+                self.held.push(listener);
+                return Ok(at(port));
+            }
+        }
+        bail!("no port from {first} on is free on 127.0.0.1: choose others by --port-base")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_taken_port_makes_way_for_the_next_free_one() {
+        let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let base = taken.local_addr().unwrap().port().min(u16::MAX - 2_000);
+
+        let ports = Ports::choose(base, 2, 3).unwrap();
+
+        let mut all: Vec<u16> = ports.runners.iter().map(SocketAddr::port).collect();
+        all.extend(ports.gateways.iter().flat_map(|(http, grpc)| [http.port(), grpc.port()]));
+        all.push(ports.bridge.port());
+        let distinct: BTreeSet<u16> = all.iter().copied().collect();
+        assert_eq!(distinct.len(), 2 * 2 + 3 + 1, "{all:?}");
+        assert!(!distinct.contains(&taken.local_addr().unwrap().port()));
+    }
+
+    #[test]
+    fn the_system_s_choices_are_distinct_and_on_loopback() {
+        let ports = Ports::choose(0, 1, 2).unwrap();
+
+        assert_ne!(ports.runners[0], ports.runners[1]);
+        assert!(ports.gateways[0].0.ip().is_loopback());
+    }
+}

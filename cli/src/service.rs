@@ -1,0 +1,122 @@
+//! One service as a process: what a pod runs, and each child of `up --split`.
+
+use std::future::Future;
+
+use anyhow::Context as _;
+use clap::Args;
+use holdfast_kit::{config, shutdown, telemetry, tls};
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::io::AsyncReadExt as _;
+use tokio_util::sync::CancellationToken;
+
+use crate::{error::Error, screen::Screen};
+
+#[derive(Debug, Args)]
+pub struct ServiceArgs {
+    /// Print the settings in force as JSON, secrets masked, and end
+    #[arg(long)]
+    pub print_config: bool,
+
+    /// Threads that do the work
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub workers: u8,
+
+    /// End when stdin does: whoever started this holds its other end
+    #[arg(long, hide = true)]
+    pub with_parent: bool,
+}
+
+/// What the three services have in common.
+pub trait Service {
+    /// Its settings.
+    type Config: DeserializeOwned + Serialize + Send;
+    /// Its name, of the subcommand and in telemetry.
+    const NAME: &'static str;
+    /// Its own table of settings.
+    const TABLE: &'static str;
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config;
+
+    /// Connects it and serves until `stop`.
+    fn serve(
+        config: Self::Config,
+        stop: CancellationToken,
+    ) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+/// The door for callers.
+pub struct Gateway;
+/// Takes waiting sessions and answers.
+pub struct AgentRunner;
+/// Speaks to platforms.
+pub struct ChannelBridge;
+
+impl Service for Gateway {
+    type Config = gateway::Config;
+    const NAME: &'static str = "gateway";
+    const TABLE: &'static str = "gateway";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(gateway::App::connect(config)).await?.run(stop).await
+    }
+}
+
+impl Service for AgentRunner {
+    type Config = agent_runner::Config;
+    const NAME: &'static str = "agent-runner";
+    const TABLE: &'static str = "runner";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(agent_runner::App::connect(config)).await?.run(stop).await
+    }
+}
+
+impl Service for ChannelBridge {
+    type Config = channel_bridge::Config;
+    const NAME: &'static str = "channel-bridge";
+    const TABLE: &'static str = "bridge";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(channel_bridge::App::connect(config)).await?.run(stop).await
+    }
+}
+
+/// Runs one service until a signal.
+///
+/// # Errors
+///
+/// If its settings cannot be used, or it fails.
+pub async fn run<S: Service>(args: &ServiceArgs, screen: &Screen) -> Result<(), Error> {
+    let config: S::Config = config::load(S::TABLE).context("the configuration is not usable")?;
+    if args.print_config {
+        return screen.print(&format!("{}\n", config::print(&config)));
+    }
+    tls::install_crypto();
+    let _flushed_on_drop = telemetry::init(S::NAME, S::telemetry(&config))?;
+    let stop = shutdown::on_signal()?;
+    if args.with_parent {
+        tokio::spawn(stop_with_parent(stop.clone()));
+    }
+    Ok(S::serve(config, stop).await?)
+}
+
+/// Stops when the other end of stdin is closed, as by the death of whoever held it.
+async fn stop_with_parent(stop: CancellationToken) {
+    let mut stdin = tokio::io::stdin();
+    let mut nothing = [0; 16];
+    while matches!(stdin.read(&mut nothing).await, Ok(read) if read > 0) {}
+    tracing::info!("the process that started this one is gone, stopping");
+    stop.cancel();
+}

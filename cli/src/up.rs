@@ -1,0 +1,109 @@
+//! `holdfast up`: a whole mesh on this machine, from nothing to a first answer.
+//!
+//! 1. [`Plan::make`]: backends, schema, secrets, tenant, key, ports.
+//! 2. [`serve`](serve::serve): the services, in this process or one each, until a signal.
+//! 3. [`welcome`]: once everything is ready, what there is and what to try.
+//!
+//! With `--detach` step 2 happens in a child that outlives this process. Whoever serves holds the
+//! directory's lock, so a second `up` finds the first, and a crashed one is never mistaken for a
+//! running one.
+
+mod detach;
+mod plan;
+mod ready;
+mod serve;
+mod split;
+mod welcome;
+
+use std::time::Duration;
+
+use clap::Args;
+
+use self::plan::Plan;
+use crate::{
+    error::Error,
+    home::{Home, State, write_private},
+    screen::Screen,
+};
+
+/// How long everything may take to be ready.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+#[derive(Debug, Args)]
+pub struct UpArgs {
+    /// Run each service as a process of its own, started again when it ends
+    #[arg(long)]
+    pub split: bool,
+
+    /// How many agent-runners
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub runners: u16,
+
+    /// How many gateways
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=8))]
+    pub gateways: u16,
+
+    /// Go on in the background; `holdfast down` stops it
+    #[arg(long)]
+    pub detach: bool,
+
+    /// The first port of the services, of which the rest follow; 0 lets the system choose
+    #[arg(long, default_value_t = 18_789, value_parser = clap::value_parser!(u16).range(0..=60_000))]
+    pub port_base: u16,
+
+    /// Threads that do the work, in each process
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=64))]
+    pub workers: u8,
+
+    /// What `--detach` starts: serves by the plan that is there, with the lock as its stdin
+    #[arg(long, hide = true)]
+    pub background: bool,
+}
+
+/// `holdfast up`.
+///
+/// # Errors
+///
+/// With the step that failed and what to do.
+pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error> {
+    if args.background {
+        let plan = Plan::read(&home)?;
+        return Ok(serve::serve(home, plan, serve::Seen::ByNobody).await?);
+    }
+    home.make()?;
+    let Some(lock) = home.lock()? else {
+        let state = wait_for_state(&home, |_| true).await?;
+        screen.note(&format!("Holdfast is already running here, as process {}.", state.pid))?;
+        return welcome::print(&home, &state, *screen);
+    };
+    // Before anything else, so that `down` never takes the process of a crashed `up` for ours.
+    write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
+    Home::forget(&home.state_file());
+    let plan = Plan::make(&args, &home, *screen).await?;
+    if args.detach {
+        let state = detach::start(&home, lock, &plan).await?;
+        return welcome::print(&home, &state, *screen);
+    }
+    let served = serve::serve(home, plan, serve::Seen::By(*screen)).await;
+    drop(lock);
+    Ok(served?)
+}
+
+/// Waits until `state.json` is there and is the one that is meant.
+async fn wait_for_state(home: &Home, is_it: impl Fn(&State) -> bool) -> anyhow::Result<State> {
+    let look = async {
+        loop {
+            match home.state() {
+                Ok(state) if is_it(&state) => return state,
+                _ => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.map_err(|_| {
+        anyhow::anyhow!(
+            "another `holdfast up` works here and is not ready after {PATIENCE:?}: see `{}`, or \
+             `holdfast down` ends it",
+            home.log_file("up").display()
+        )
+    })
+}

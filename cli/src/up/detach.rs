@@ -1,0 +1,71 @@
+//! Puts `up` into the background.
+
+use std::{
+    env,
+    fs::{self, File},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{PATIENCE, plan::Plan};
+use crate::{
+    home::{Home, State},
+    signal,
+};
+
+/// How much of the log is told when it fails.
+const LAST_LINES: usize = 15;
+
+/// Starts a child that serves, and waits until everything is ready.
+///
+/// # Errors
+///
+/// If it ends before that, with the end of its log.
+pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State> {
+    let log_path = home.log_file("up");
+    let log = File::create(&log_path)
+        .with_context(|| format!("cannot write `{}`", log_path.display()))?;
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let mut child = Command::new(&program)
+        .args(["up", "--background", "--workers", &plan.workers.to_string(), "--dir"])
+        .arg(home.path())
+        // The lock lasts as long as some process has the file open: so it changes hands without
+        // a moment at which nobody holds it.
+        .stdin(lock)
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        // A Ctrl-C at this terminal is none of its business.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start `{}`", program.display()))?;
+
+    let ready = tokio::time::timeout(PATIENCE, ready(home, &mut child)).await;
+    let Ok(state) = ready else {
+        signal::terminate(child.id()).await?;
+        bail!("not ready after {PATIENCE:?}; `{}` ends with\n{}", log_path.display(), tail(home));
+    };
+    state
+}
+
+async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            let log = home.log_file("up");
+            bail!("it ended ({status}); `{}` ends with\n{}", log.display(), tail(home));
+        }
+        match home.state() {
+            Ok(state) if state.pid == child.id() => return Ok(state),
+            _ => tokio::time::sleep(Duration::from_millis(10)).await,
+        }
+    }
+}
+
+fn tail(home: &Home) -> String {
+    let log = fs::read(home.log_file("up")).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log);
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+}

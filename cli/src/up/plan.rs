@@ -1,0 +1,182 @@
+//! Everything that has to be there before the services start, and what they are told.
+
+use std::{collections::BTreeMap, fs, net::SocketAddr};
+
+use anyhow::Context as _;
+use holdfast_kit::config::variable;
+use serde::{Deserialize, Serialize};
+
+use super::UpArgs;
+use crate::{
+    backends::{self, Backends},
+    bootstrap,
+    home::{Gateway, Home, Http, State, write_private},
+    ports::Ports,
+    screen::Screen,
+    secret,
+};
+
+/// What is to run, and how.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    pub split: bool,
+    pub workers: u8,
+    pub ports: Ports,
+    /// What all services are told, beside what the environment says.
+    pub vars: BTreeMap<String, String>,
+    pub key: String,
+    pub model: Option<String>,
+}
+
+impl Plan {
+    /// Starts the backends, brings the schema up to date, makes secrets, tenant and key.
+    pub async fn make(args: &UpArgs, home: &Home, screen: Screen) -> anyhow::Result<Self> {
+        let backends = Backends::get(home).await?;
+        let mut vars: BTreeMap<String, String> =
+            secret::ensure(home, bootstrap::is_set)?.into_iter().collect();
+        vars.insert(backends::DATABASE.to_owned(), backends.database);
+        vars.insert(backends::NATS.to_owned(), backends.nats);
+        vars.insert(backends::REDIS.to_owned(), backends.redis);
+
+        let config = bootstrap::load(with_environment(&vars).into_iter().collect())?;
+        match &backends.admin {
+            Some(admin) => {
+                bootstrap::bring_up_to_date(admin).await?;
+            }
+            None => bootstrap::check_schema(&config).await?,
+        }
+        let opened = Box::pin(bootstrap::open(config, home, bootstrap::TENANT)).await?;
+
+        let ports = Ports::choose(args.port_base, args.gateways, args.runners)?;
+        if args.port_base != 0 && ports.gateways[0].0.port() != args.port_base {
+            screen
+                .note(&format!("port {} is taken, so the next free ones are used", args.port_base))
+                .map_err(anyhow::Error::from)?;
+        }
+        vars.insert(variable("mesh.gateway_url"), url(ports.gateways[0].1));
+        let plan = Self {
+            split: args.split,
+            workers: args.workers,
+            ports,
+            vars,
+            key: opened.key,
+            model: opened.model,
+        };
+        write_private(&home.plan_file(), &serde_json::to_string_pretty(&plan)?)?;
+        write_private(&home.env_file(), &shell(&plan.vars, backends.admin.as_deref()))?;
+        Ok(plan)
+    }
+
+    /// The plan that another process made.
+    pub fn read(home: &Home) -> anyhow::Result<Self> {
+        let path = home.plan_file();
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read `{}`: run `holdfast up`", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("`{}` is damaged", path.display()))
+    }
+
+    /// Everything that one service is told: the environment, this plan, and its own addresses.
+    pub fn vars_with(&self, own: &[(&str, SocketAddr)]) -> BTreeMap<String, String> {
+        let mut vars = with_environment(&self.vars);
+        vars.extend(own.iter().map(|(setting, at)| (variable(setting), at.to_string())));
+        vars
+    }
+
+    /// What programs and people are told, once process `pid` has everything ready.
+    pub fn state(&self, pid: u32) -> State {
+        let gateway = |(http, grpc): &(SocketAddr, SocketAddr)| Gateway {
+            http: url(*http),
+            grpc: url(*grpc),
+        };
+        State {
+            pid,
+            split: self.split,
+            gateway: gateway(&self.ports.gateways[0]),
+            gateways: self.ports.gateways.iter().map(gateway).collect(),
+            runners: self.ports.runners.iter().map(|at| Http { http: url(*at) }).collect(),
+            bridge: Http { http: url(self.ports.bridge) },
+            key: self.key.clone(),
+            model: self.model.clone(),
+        }
+    }
+
+    /// Where each service says whether it is ready.
+    pub fn doors(&self) -> Vec<SocketAddr> {
+        let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
+        gateways.chain(self.ports.runners.iter().copied()).chain([self.ports.bridge]).collect()
+    }
+}
+
+fn url(at: SocketAddr) -> String {
+    format!("http://{at}")
+}
+
+/// The environment, with what `up` decided on top.
+fn with_environment(vars: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut all: BTreeMap<String, String> = bootstrap::environment().into_iter().collect();
+    all.extend(vars.clone());
+    all
+}
+
+/// The variables as a shell reads them.
+fn shell(vars: &BTreeMap<String, String>, admin: Option<&str>) -> String {
+    let mut lines = String::from(
+        "# What the services of this `holdfast up` are told. To start one more by hand:\n\
+         #   . .holdfast/env; HOLDFAST_RUNNER__LISTEN=127.0.0.1:0 holdfast agent-runner\n",
+    );
+    let admin = admin.map(|admin| (backends::ADMIN, admin));
+    let vars = vars.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    for (name, value) in vars.chain(admin) {
+        lines.push_str(&format!("export {name}='{}'\n", value.replace('\'', r"'\''")));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan() -> Plan {
+        Plan {
+            split: true,
+            workers: 2,
+            ports: Ports::choose(0, 2, 1).unwrap(),
+            vars: BTreeMap::from([("HOLDFAST_NATS__URL".to_owned(), "nats://h".to_owned())]),
+            key: "hf_1_2".to_owned(),
+            model: None,
+        }
+    }
+
+    #[test]
+    fn a_service_is_told_its_own_address_and_what_all_are_told() {
+        let plan = plan();
+        let at = plan.ports.runners[0];
+
+        let vars = plan.vars_with(&[("runner.listen", at)]);
+
+        assert_eq!(vars["HOLDFAST_RUNNER__LISTEN"], at.to_string());
+        assert_eq!(vars["HOLDFAST_NATS__URL"], "nats://h");
+        assert!(vars.contains_key("PATH"));
+    }
+
+    #[test]
+    fn the_state_has_what_programs_read() {
+        let plan = plan();
+
+        let state = serde_json::to_value(plan.state(7)).unwrap();
+
+        let http = format!("http://{}", plan.ports.gateways[0].0);
+        assert_eq!(state["gateway"]["http"], http.as_str());
+        assert_eq!(state["gateways"].as_array().unwrap().len(), 2);
+        assert_eq!(state["runners"][0]["http"], url(plan.ports.runners[0]).as_str());
+        assert!(state["bridge"]["http"].is_string() && state["key"] == "hf_1_2");
+        assert_eq!(plan.doors().len(), 4);
+    }
+
+    #[test]
+    fn a_shell_reads_back_any_value() {
+        let vars = BTreeMap::from([("A".to_owned(), "it's $HOME".to_owned())]);
+
+        assert!(shell(&vars, None).ends_with("export A='it'\\''s $HOME'\n"));
+    }
+}

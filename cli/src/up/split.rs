@@ -1,0 +1,134 @@
+//! Keeps one service running as a process of its own, as Kubernetes would.
+//!
+//! The child's stdin is a pipe that we hold and never write to: should we be killed, the pipe
+//! closes and the child stops in good order, so that none is left behind.
+
+use std::{
+    env,
+    fs::{self, File},
+    future::Future,
+    path::PathBuf,
+    process::Stdio,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use holdfast_kit::Backoff;
+use tokio::{
+    process::{Child, Command},
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::serve::Part;
+use crate::{
+    home::{Home, write_private},
+    signal,
+};
+
+/// How long to wait before starting it again.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+/// After this long it counts as having started well.
+const WELL: Duration = Duration::from_secs(5);
+/// A service drains for 25 s at most.
+const DRAIN: Duration = Duration::from_secs(35);
+/// A log of a run before is kept until it is this big.
+const LOG_LIMIT: u64 = 64 * 1024 * 1024;
+
+/// Starts the part, and starts it again whenever it ends, until `stop`.
+///
+/// # Errors
+///
+/// If this program cannot be found; later, if it cannot be started.
+pub fn keep(
+    part: Part,
+    workers: u8,
+    home: Home,
+    stop: CancellationToken,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<()>> + Send + 'static> {
+    let program = env::current_exe().context("cannot find this program's own file")?;
+    let name = format!("{}-{}", part.service, part.n);
+    let kept = Kept { part, workers, program, name, home };
+    Ok(async move { kept.run(stop).await })
+}
+
+struct Kept {
+    part: Part,
+    workers: u8,
+    program: PathBuf,
+    name: String,
+    home: Home,
+}
+
+impl Kept {
+    async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let pid_file = self.home.pid_file(&self.name);
+        let mut tries = 0;
+        loop {
+            let started = Instant::now();
+            let mut child = self.spawn()?;
+            tokio::select! {
+                ended = child.wait() => {
+                    let status = ended.context("cannot wait for a service")?;
+                    Home::forget(&pid_file);
+                    tries = if started.elapsed() > WELL { 0 } else { tries + 1 };
+                    let again_in = AGAIN.cap(tries);
+                    warn!(service = %self.name, %status, ?again_in, "a service ended");
+                    tokio::select! {
+                        () = sleep(again_in) => {}
+                        () = stop.cancelled() => return Ok(()),
+                    }
+                }
+                () = stop.cancelled() => {
+                    let ended = self.end(&mut child).await;
+                    Home::forget(&pid_file);
+                    return ended;
+                }
+            }
+        }
+    }
+
+    fn spawn(&self) -> anyhow::Result<Child> {
+        let log = self.log()?;
+        let child = Command::new(&self.program)
+            .arg(self.part.service)
+            .args(["--with-parent", "--workers", &self.workers.to_string()])
+            .envs(&self.part.vars)
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C is for us, and we pass it on in good order.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("cannot start `{}`", self.program.display()))?;
+        let pid = child.id().context("a service ended at once")?;
+        write_private(&self.home.pid_file(&self.name), &format!("{pid}\n"))?;
+        info!(service = %self.name, pid, "started a service");
+        Ok(child)
+    }
+
+    fn log(&self) -> anyhow::Result<File> {
+        let path = self.home.log_file(&self.name);
+        if fs::metadata(&path).is_ok_and(|log| log.len() > LOG_LIMIT) {
+            Home::forget(&path);
+        }
+        File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot write `{}`", path.display()))
+    }
+
+    async fn end(&self, child: &mut Child) -> anyhow::Result<()> {
+        if let Some(pid) = child.id() {
+            signal::terminate(pid).await?;
+        }
+        if timeout(DRAIN, child.wait()).await.is_err() {
+            warn!(service = %self.name, "a service did not stop in time and is killed");
+            child.kill().await.context("cannot kill a service")?;
+        }
+        Ok(())
+    }
+}

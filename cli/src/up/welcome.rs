@@ -1,0 +1,119 @@
+//! What `up` prints once everything is ready: where things are, and what to try.
+
+use std::env;
+
+use crate::{
+    client::program,
+    error::Error,
+    home::{Home, State},
+    screen::Screen,
+};
+
+/// Prints it; with `--output json`, the state instead.
+///
+/// # Errors
+///
+/// If nobody reads.
+pub fn print(home: &Home, state: &State, screen: Screen) -> Result<(), Error> {
+    if screen.is_json() {
+        let state = serde_json::to_value(state).map_err(anyhow::Error::from)?;
+        return screen.one(&[], &state);
+    }
+    screen.print(&text(home, state, &program()))
+}
+
+fn text(home: &Home, state: &State, program: &str) -> String {
+    let State { gateway, key, pid, .. } = state;
+    let dir = shown(home);
+    let processes = if state.split {
+        format!("{} processes under {pid}", state.gateways.len() + state.runners.len() + 1)
+    } else {
+        format!("one process, {pid}")
+    };
+    let model = match &state.model {
+        Some(model) => model.clone(),
+        None => "demo:demo unless you set up another; for a real one\n            \
+                 OPENAI_API_KEY=… HOLDFAST_MODEL=openai:<id> before `up`"
+            .to_owned(),
+    };
+    let (http, grpc) = (&gateway.http, &gateway.grpc);
+    // A directory that no command finds by itself has to be told to each.
+    let told = if home.path().file_name().is_some_and(|name| name == crate::home::NAME) {
+        String::new()
+    } else {
+        format!(" --dir {dir}")
+    };
+    format!(
+        "Holdfast is running ({processes}).
+
+  HTTP      {http}  (OpenAI's API under /v1, /healthz, /metrics)
+  gRPC      {grpc}  (with reflection)
+  key       {key}
+            (also in {dir}/dev.key, where the commands below find it)
+  model     {model}
+  logs      {dir}/log
+
+Try next
+  {program} chat \"hello\"{told}
+  {program} chat{told}            a conversation, line by line
+  {program} sessions list{told}
+
+  curl {http}/v1/chat/completions -H 'content-type: application/json' \\
+    -H \"authorization: Bearer $(cat {dir}/dev.key)\" \\
+    -d '{{\"model\": \"holdfast\", \"messages\": [{{\"role\": \"user\", \"content\": \"hello\"}}]}}'
+
+  python3 -m pip install openai, and then
+    from openai import OpenAI
+    client = OpenAI(base_url=\"{http}/v1\", api_key=open(\"{dir}/dev.key\").read().strip())
+    for event in client.chat.completions.create(model=\"holdfast\", stream=True,
+            messages=[{{\"role\": \"user\", \"content\": \"hello\"}}]):
+        print(event.choices[0].delta.content or \"\", end=\"\", flush=True)
+
+`{program} down{told}` stops it.
+"
+    )
+}
+
+/// The directory as a person here would write it.
+fn shown(home: &Home) -> String {
+    let here = env::current_dir().unwrap_or_default();
+    home.path().strip_prefix(here).unwrap_or(home.path()).display().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::home::{Gateway, Http};
+
+    #[test]
+    fn it_says_where_everything_is_and_how_to_stop() {
+        let home = Home::new("elsewhere".into()).unwrap();
+        let gateway = Gateway { http: "http://h:1".to_owned(), grpc: "http://h:2".to_owned() };
+        let state = State {
+            pid: 7,
+            split: false,
+            gateways: vec![gateway.clone()],
+            gateway,
+            runners: vec![Http { http: "http://h:3".to_owned() }],
+            bridge: Http { http: "http://h:4".to_owned() },
+            key: "hf_1_2".to_owned(),
+            model: None,
+        };
+
+        let text = text(&home, &state, "target/debug/holdfast");
+
+        for part in [
+            "http://h:1/v1",
+            "http://h:2",
+            "hf_1_2",
+            "elsewhere/dev.key",
+            "/holdfast chat \"hello\"",
+        ] {
+            assert!(text.contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(
+            text.ends_with("`target/debug/holdfast down --dir elsewhere` stops it.\n"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Taking a claimed session from its claim to its rest, or out of this runner's hands.
+//!
+//! | a turn stops because | the session |
+//! |---|---|
+//! | it is done | rests, or is ready again |
+//! | it was held, or this process stops | is given back; no attempt is charged |
+//! | something failed that may pass | is given back after a moment; no attempt is charged |
+//! | it is another runner's | is left alone |
+//! | of a defect, or of a panic | is left until its lease lapses, so that the attempt counts |
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_agent::{Limits, Step, next};
+use holdfast_kit::{Backoff, trace};
+use holdfast_session::{Claim, Completed, Loaded, Waiting};
+use holdfast_types::{Effect, Entry, Fault as _, RunId, Wait, wakes};
+use tokio::time::Instant;
+use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
+
+use crate::{
+    agents::Found, error::Error, fail, held::Hold, journal::Journal, reply::Failure, turn::Turn,
+    worker::Worker,
+};
+
+/// How long a session is kept back whose turn stopped for something that may pass.
+const PASSING: Duration = Duration::from_millis(500);
+
+/// Between tries to load a session.
+const PATIENCE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// What a claim led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The session rests; whether somebody should claim.
+    Rested { wake: bool },
+    /// It was given back.
+    Released,
+    /// It is another runner's, or left for the sweep.
+    Left,
+}
+
+/// Runs a claimed session to its rest.
+pub(crate) async fn take(worker: Arc<Worker>, hold: Arc<Hold>) -> Ended {
+    let claim = hold.claim.clone();
+    let span = info_span!(
+        "run",
+        tenant.id = %claim.tenant,
+        session.id = %claim.session,
+        attempt = claim.attempts,
+        epoch = claim.epoch,
+        run.id = Empty,
+        agent.id = Empty,
+        outcome = Empty,
+    );
+    let walked = Box::pin(walk(&worker, &hold, &span)).await;
+    // The span is entered late, since it continues a trace that is known only once it is loaded.
+    settle(&worker, &claim, walked).instrument(span).await
+}
+
+async fn settle(worker: &Worker, claim: &Claim, walked: Result<Completed, Error>) -> Ended {
+    let error = match walked {
+        Ok(completed) => {
+            worker.events.notify_one();
+            return Ended::Rested { wake: completed.wake || completed.again };
+        }
+        Err(error) => error,
+    };
+    match &error {
+        Error::Lost => {
+            info!("the session is another runner's now");
+            Ended::Left
+        }
+        Error::AskedBack => release(worker, claim).await,
+        // What may pass is not the message's fault: no attempt is charged.
+        passing if passing.kind().is_transient() => {
+            warn!(error = &error as &dyn std::error::Error, "a turn stops for now");
+            // Whoever claims it next would find the same at once.
+            tokio::time::sleep(PASSING).await;
+            release(worker, claim).await
+        }
+        // The lease runs out, and the attempt counts: if it is the message, it leaves in the end.
+        _ => {
+            error!(error = &error as &dyn std::error::Error, "a turn failed");
+            metrics::counter!("holdfast_runner_defects_total").increment(1);
+            Ended::Left
+        }
+    }
+}
+
+/// Gives a session back. If the database does not hear of it, the lease lapses.
+async fn release(worker: &Worker, claim: &Claim) -> Ended {
+    fail::point("runner.before_release").await;
+    match worker.sessions.release(claim).await {
+        Ok(()) => {
+            worker.bus.wake_run(0);
+            Ended::Released
+        }
+        Err(error) => {
+            if !error.is_fenced() {
+                warn!(error = &error as &dyn std::error::Error, "a session was not given back");
+            }
+            Ended::Left
+        }
+    }
+}
+
+async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Completed, Error> {
+    let began = Instant::now();
+    let mut tried = 0;
+    let mut loaded = loop {
+        match worker.sessions.load(&hold.claim, i64::from(worker.config.history_entries)).await {
+            Ok(loaded) => break loaded,
+            Err(error) if error.kind().is_transient() && tried < 5 && hold.is_safe() => {
+                tokio::time::sleep(PATIENCE.delay(tried)).await;
+                tried += 1;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    };
+    fail::point("runner.after_load").await;
+    if loaded.paused {
+        return Err(Error::AskedBack);
+    }
+    let (runs, entries): (Vec<RunId>, Vec<Entry>) =
+        loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
+    let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
+        return Ok(worker.sessions.yield_to(&hold.claim, loaded.wait).await?);
+    };
+    if let Some(parent) = begun.trace.as_deref() {
+        trace::continue_from(span, parent);
+    }
+    span.record("run.id", tracing::field::display(begun.run));
+    span.record("agent.id", tracing::field::display(loaded.agent));
+    let found = worker.agents.find(hold.claim.tenant, loaded.agent);
+    let brief = match found.instrument(span.clone()).await? {
+        Found::Ready(brief) => Ok(brief),
+        Found::NoAgent => Err(Failure::NoAgent),
+        Found::NoModel => Err(Failure::NoModel),
+    };
+    let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    let sessions = worker.sessions.clone();
+    let at = entries.len() - first;
+    let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began);
+    let ended = async {
+        match brief {
+            Ok(brief) => turn.walk(&brief).await,
+            Err(failure) => turn.refuse(&failure).await,
+        }
+    };
+    ended.instrument(span.clone()).await
+}
+
+/// What begins a turn, or what began the one that is open.
+pub(crate) struct Begun {
+    pub(crate) run: RunId,
+    /// The turn is in the journal already.
+    pub(crate) open: bool,
+    /// The wait whose deadline passed, if that is what begins it.
+    pub(crate) overdue: Option<String>,
+    trace: Option<String>,
+}
+
+impl Begun {
+    /// `None` if there is nothing to do.
+    fn of(loaded: &Loaded, runs: &[RunId], entries: &[Entry]) -> Option<Self> {
+        let step = next(entries, Limits::default(), |_| Effect::Reads);
+        if step != Step::Rest
+            && let Some(run) = runs.last()
+        {
+            let first = loaded.waiting.iter().find(|row| RunId::from(row.message) == *run);
+            let trace = first.and_then(|row| row.trace.clone());
+            return Some(Self { run: *run, open: true, overdue: None, trace });
+        }
+        let wanted =
+            |row: &&Waiting| wakes(&loaded.wait, &row.body) || row.seq <= loaded.cancel_upto;
+        if loaded.waiting.iter().any(|row| wanted(&row)) {
+            // What is not silent begins the turn; what is cancelled may all be silent.
+            let spoken = loaded.waiting.iter().find(|row| !row.body.silent);
+            let first = spoken.or_else(|| loaded.waiting.first())?;
+            let (run, trace) = (RunId::from(first.message), first.trace.clone());
+            return Some(Self { run, open: false, overdue: None, trace });
+        }
+        let overdue = match &loaded.wait {
+            Wait::Message { deadline_ms: Some(_), note, .. }
+            | Wait::Event { deadline_ms: Some(_), note, .. } => Some(note.clone()),
+            Wait::Message { .. } | Wait::Event { .. } | Wait::Anything => None,
+        }?;
+        Some(Self { run: RunId::generate(), open: false, overdue: Some(overdue), trace: None })
+    }
+}

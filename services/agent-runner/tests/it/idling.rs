@@ -1,0 +1,61 @@
+//! A runner with nothing to do does next to nothing, and says that it is well.
+
+use std::time::Duration;
+
+use holdfast_testkit::Reply;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::world::World;
+
+async fn get(address: std::net::SocketAddr, path: &str) -> anyhow::Result<String> {
+    let mut socket = TcpStream::connect(address).await?;
+    socket.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+#[tokio::test]
+async fn an_idle_runner_writes_no_row_and_asks_no_model() -> anyhow::Result<()> {
+    const WRITTEN: &str = "select (sum(n_tup_ins + n_tup_upd + n_tup_del))::bigint
+                           from pg_stat_user_tables";
+    let world = World::start().await?;
+    let runner = world.runner().await?;
+    world.ask("s", "hello").await?;
+    // Statistics are told when a session has been idle for a second, or ends.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let before = world.number(WRITTEN).await?;
+
+    tokio::time::sleep(Duration::from_secs(4)).await;
+
+    assert_eq!(world.number(WRITTEN).await?, before);
+    assert_eq!(world.model.count(), 1);
+    assert!(get(runner.address, "/healthz").await?.starts_with("HTTP/1.0 200"));
+    assert!(get(runner.address, "/readyz").await?.starts_with("HTTP/1.0 200"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_stops_takes_no_more_work_and_says_so() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.queue([Reply::hang(Duration::from_secs(2))]);
+    let runner = world.runner().await?;
+    world.say("s", "hello").await?;
+    world.until("it runs", async || world.model.count() == 1).await?;
+
+    let address = runner.address;
+    let stopping = tokio::spawn(runner.stop());
+    world
+        .until("it says so", async || {
+            get(address, "/readyz").await.is_ok_and(|answer| answer.contains("draining"))
+        })
+        .await?;
+    let late = world.say("t", "late").await?;
+    stopping.await??;
+
+    assert_eq!(world.sessions.answer(world.tenant, late.message).await?.outcome, None);
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! The runner against real backends of its own, and a model that does as it is told.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a panic is how a test fails, in its helpers too"
+)]
+
+mod answering;
+mod failing;
+mod gated;
+mod holding;
+mod idling;
+mod outages;
+mod queueing;
+mod surviving;
+mod tools;
+mod tracing;
+mod watching;
+mod world;

@@ -1,0 +1,180 @@
+//! What becomes of messages that arrive while their session is busy.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use holdfast_session::{NewMessage, Outcome};
+use holdfast_testkit::Reply;
+use holdfast_types::QueueMode;
+
+use crate::{
+    gated::Gated,
+    world::{Running, World, place},
+};
+
+async fn gated(world: &World) -> anyhow::Result<(Gated, Running)> {
+    world.use_demo().await?;
+    let model = Gated::closed();
+    let shared = Arc::new(model.clone());
+    let runner = world.runner_with(world.config(), |app| app.with_demo(shared)).await?;
+    Ok((model, runner))
+}
+
+#[tokio::test]
+async fn steered_messages_are_seen_at_the_next_step_and_share_the_answer() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.latency(Duration::from_millis(400));
+    world.model.queue([Reply::call("a", "agents_list", "{}")]);
+    let _runner = world.runner().await?;
+
+    let first = world.say("s", "one").await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let second = NewMessage { target: Some(place("7")), ..world.message("s", "two") };
+    let second = world.send(second).await?;
+    let (first, second) = (world.answer(&first).await?, world.answer(&second).await?);
+
+    assert_eq!((first.run, first.text.as_str()), (second.run, "echo: two"));
+    assert_eq!(world.model.count(), 2);
+    assert_eq!(world.number("select count(*) from session.deliveries").await?, 1);
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_comes_during_the_last_answer_has_a_turn_of_its_own() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (model, _runner) = gated(&world).await?;
+
+    let first = world.say("s", "one").await?;
+    model.until_asked(1).await?;
+    let second = world.say("s", "two").await?;
+    model.let_out(2);
+
+    assert_eq!(world.text(&first).await?, "echo: one");
+    assert_eq!(world.text(&second).await?, "echo: two");
+    Ok(())
+}
+
+#[tokio::test]
+async fn followups_have_one_turn_each_in_their_order() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (model, _runner) = gated(&world).await?;
+
+    let first = world.say_as(QueueMode::Followup, "s", "one").await?;
+    model.until_asked(1).await?;
+    let second = world.say_as(QueueMode::Followup, "s", "two").await?;
+    let third = world.say_as(QueueMode::Followup, "s", "three").await?;
+    model.let_out(3);
+
+    assert_eq!(world.text(&first).await?, "echo: one");
+    assert_eq!(world.text(&second).await?, "echo: two");
+    assert_eq!(world.text(&third).await?, "echo: three");
+    assert_eq!(model.heard(), ["one", "two", "three"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (model, _runner) = gated(&world).await?;
+    model.let_out(1);
+
+    let collect = |text: &str| NewMessage {
+        mode: QueueMode::Collect,
+        debounce: Duration::from_millis(400),
+        ..world.message("s", text)
+    };
+    let begun = Instant::now();
+    let first = world.send(collect("one")).await?;
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let second = world.send(collect("two")).await?;
+
+    assert_eq!(world.text(&first).await?, "echo: one | two");
+    assert_eq!(world.text(&second).await?, "echo: one | two");
+    assert!(begun.elapsed() >= Duration::from_millis(550), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_interrupting_message_ends_the_turn_at_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (model, _runner) = gated(&world).await?;
+
+    let old = NewMessage { target: Some(place("7")), ..world.message("s", "one") };
+    let old = world.send(old).await?;
+    model.until_asked(1).await?;
+    let begun = Instant::now();
+    let new = world.say_as(QueueMode::Interrupt, "s", "two").await?;
+    let ended = world.answer(&old).await?;
+
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+    assert_eq!(ended.outcome, Some(Outcome::Interrupted));
+    assert_eq!(ended.reason.as_deref(), Some("a newer message ended this turn"));
+    model.let_out(1);
+    let text = world.text(&new).await?;
+    assert!(text.ends_with("| two"), "{text}");
+    assert_eq!(world.number("select count(*) from session.deliveries").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_many_interrupting_messages_the_newest_is_answered() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut sent = Vec::new();
+    for text in ["one", "two", "three"] {
+        sent.push(world.say_as(QueueMode::Interrupt, "s", text).await?);
+    }
+
+    let (model, _runner) = gated(&world).await?;
+    model.let_out(3);
+
+    assert_eq!(world.answer(&sent[0]).await?.outcome, Some(Outcome::Interrupted));
+    assert_eq!(world.answer(&sent[1]).await?.outcome, Some(Outcome::Interrupted));
+    assert!(world.text(&sent[2]).await?.ends_with("three"));
+    assert_eq!(model.asked(), 1, "an interrupted message costs no model call");
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_slow_answer_holds_up_nobody_else() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(|request| match request.last_user_text().as_str() {
+        "slow" => Reply::hang(Duration::from_secs(5)),
+        text => Reply::text(format!("echo: {text}")),
+    });
+    let _runner = world.runner().await?;
+    world.say("slow", "slow").await?;
+    world.until("it is asked", async || world.model.count() == 1).await?;
+
+    let begun = Instant::now();
+    for n in 0..10 {
+        world.ask(&format!("s{n}"), "quick").await?;
+    }
+
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test]
+async fn more_sessions_than_slots_are_all_answered() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.slots = 2;
+    let mut sent = Vec::new();
+    for n in 0..12 {
+        sent.push(world.say(&format!("s{n}"), "hello").await?);
+    }
+
+    let begun = Instant::now();
+    let _runner = world.runner_with(config, |app| app).await?;
+    for one in &sent {
+        assert_eq!(world.text(one).await?, "echo: hello");
+    }
+
+    // A batch leads to the next, and not the poll.
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Whoever watches sees the answer as it is written, and its end.
+
+use std::time::Duration;
+
+use holdfast_bus::{DeltaBody, Outcome};
+use holdfast_testkit::Reply;
+use tokio::time::timeout;
+
+use crate::world::{LONG, World};
+
+/// Asks once, and returns what a watcher of the second question sees.
+async fn watch(world: &World, replies: Vec<Reply>) -> anyhow::Result<Vec<DeltaBody>> {
+    let first = world.say("s", "first").await?;
+    world.text(&first).await?;
+    let mut deltas = world.bus.subscribe_deltas(world.tenant, first.session).await?;
+    world.bus.flush().await;
+    world.model.queue(replies);
+    world.say("s", "second").await?;
+    let mut seen = Vec::new();
+    loop {
+        let delta = timeout(LONG, deltas.next()).await?.expect("the bus is there");
+        assert_eq!(delta.n as usize, seen.len(), "none is lost and none comes twice");
+        let is_last = matches!(delta.body, DeltaBody::Done { .. });
+        seen.push(delta.body);
+        if is_last {
+            return Ok(seen);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_reply_is_seen_piece_by_piece_and_its_end_whole() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    world.model.pace(Duration::from_millis(5));
+    let long = "word ".repeat(60);
+
+    let seen = watch(&world, vec![Reply::text(long.clone())]).await?;
+
+    assert_eq!(seen[0], DeltaBody::Started);
+    let pieces: Vec<&str> = seen
+        .iter()
+        .filter_map(|body| match body {
+            DeltaBody::Text { text } => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(pieces.concat(), long);
+    assert!((2..40).contains(&pieces.len()), "{} pieces", pieces.len());
+    let Some(DeltaBody::Done { seqs, text, outcome, usage, .. }) = seen.last() else {
+        panic!("{seen:?}");
+    };
+    assert_eq!((seqs.as_slice(), text, *outcome), (&[2][..], &long, Outcome::Completed));
+    assert!(usage.output > 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn calls_are_seen_as_they_are_made() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+
+    let seen =
+        watch(&world, vec![Reply::call("a", "agents_list", "{}"), Reply::text("done")]).await?;
+
+    let started = DeltaBody::ToolStarted { call: "a".into(), tool: "agents_list".into() };
+    let at = seen.iter().position(|body| *body == started).expect("the call is seen");
+    assert_eq!(seen[at + 1], DeltaBody::ToolEnded { call: "a".into(), failed: false });
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reply_that_begins_anew_says_so() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+
+    let seen =
+        watch(&world, vec![Reply::cut_mid_stream("half an answer"), Reply::text("whole")]).await?;
+
+    let restarted = seen.iter().position(|body| *body == DeltaBody::StepRestarted);
+    let whole = seen.iter().position(|body| *body == DeltaBody::Text { text: "whole".into() });
+    assert!(restarted.is_some() && restarted < whole, "{seen:?}");
+    Ok(())
+}

@@ -1,0 +1,337 @@
+//! What the tests stand on: a tenant with an agent, a model that follows a script, and runners.
+
+use std::time::Duration;
+
+use agent_runner::{App, Config, Runner, Secrets};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_bus::{Bus, Control, ControlKind};
+use holdfast_directory::{
+    Actor, Agent, Directory, NewAgent, NewProvider, ProviderKind, Seal, Settings,
+};
+use holdfast_pg::Pools;
+use holdfast_session::{
+    Accepted, Answer, Claim, Completion, Loaded, NewMessage, Outcome, Sessions,
+};
+use holdfast_testkit::{Database, FakeModel, nats, redis};
+use holdfast_types::{
+    AccountId, Body, Entry, QueueMode, RunnerId, SessionId, SessionKey, Source, Target, TenantId,
+    Usage, Wait,
+};
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here should take.
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub sessions: Sessions,
+    pub directory: Directory,
+    pub bus: Bus,
+    pub model: FakeModel,
+    pub tenant: TenantId,
+    pub agent: Agent,
+    database: Database,
+    nats: nats::Namespace,
+    redis: redis::Namespace,
+}
+
+/// A runner in this process.
+pub struct Running {
+    pub address: std::net::SocketAddr,
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        (&mut self.task).await?
+    }
+
+    /// Ends it where it stands, as a crash does.
+    pub fn kill(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    pub async fn start() -> anyhow::Result<Self> {
+        let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        })
+        .await?;
+        let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
+        let model = FakeModel::start().await?;
+        let database_config =
+            holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
+        let pools = Pools::lazy(&database_config, "test")?;
+        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
+        let agent = directory.default_agent(tenant.id).await?;
+        let bus_config = holdfast_bus::Config {
+            url: nats.url().into(),
+            prefix: nats.prefix().to_owned(),
+            ..holdfast_bus::Config::default()
+        };
+        let bus = Bus::connect(&bus_config, "test").await?;
+        let world = Self {
+            sessions: Sessions::new(pools),
+            directory,
+            bus,
+            model,
+            tenant: tenant.id,
+            agent,
+            database,
+            nats,
+            redis,
+        };
+        world.use_provider(Some("key")).await?;
+        Ok(world)
+    }
+
+    /// Makes the fake model the tenant's default.
+    pub async fn use_provider(&self, key: Option<&str>) -> anyhow::Result<()> {
+        let provider = NewProvider {
+            name: "fake".to_owned(),
+            kind: ProviderKind::OpenAi,
+            base_url: self.model.url(),
+            api_key: key.map(Into::into),
+            default_model: Some("fake:one".to_owned()),
+        };
+        self.directory.put_provider(self.tenant, Actor::Operator, provider).await?;
+        Ok(())
+    }
+
+    /// Changes the agent.
+    pub async fn change_agent(&self, change: impl FnOnce(&mut NewAgent)) -> anyhow::Result<Agent> {
+        let mut new = NewAgent {
+            name: self.agent.name.clone(),
+            description: self.agent.description.clone(),
+            instructions: self.agent.instructions.clone(),
+            model: self.agent.model.clone(),
+            is_default: true,
+            settings: self.agent.settings.clone(),
+        };
+        change(&mut new);
+        let name = self.agent.name.as_str();
+        Ok(self.directory.update_agent(self.tenant, Actor::Operator, name, new).await?)
+    }
+
+    /// The agent uses the built-in provider, which a test may replace.
+    pub async fn use_demo(&self) -> anyhow::Result<()> {
+        self.change_agent(|agent| agent.model = Some("demo:demo".to_owned())).await?;
+        Ok(())
+    }
+
+    pub fn config(&self) -> Config {
+        Config {
+            database: holdfast_pg::Config {
+                url: self.database.url().into(),
+                ..holdfast_pg::Config::default()
+            },
+            nats: holdfast_bus::Config {
+                url: self.nats.url().into(),
+                prefix: self.nats.prefix().to_owned(),
+                ..holdfast_bus::Config::default()
+            },
+            redis: holdfast_lock::Config {
+                url: self.redis.url().into(),
+                prefix: self.redis.prefix().to_owned(),
+                ..holdfast_lock::Config::default()
+            },
+            secrets: Secrets { kek: kek(), pepper: "pepper".into() },
+            runner: Runner {
+                listen: ([127, 0, 0, 1], 0).into(),
+                slots: 8,
+                model_timeout: Duration::from_secs(10),
+                sweep: Duration::from_millis(200),
+                shutdown_grace: Duration::from_secs(5),
+                ..Runner::default()
+            },
+            ..Config::default()
+        }
+    }
+
+    pub async fn runner(&self) -> anyhow::Result<Running> {
+        self.runner_with(self.config(), |app| app).await
+    }
+
+    pub async fn runner_with(
+        &self,
+        config: Config,
+        change: impl FnOnce(App) -> App,
+    ) -> anyhow::Result<Running> {
+        let app = change(App::connect(config).await?);
+        let address = app.address()?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(app.run(stop.clone()));
+        Ok(Running { address, stop, task })
+    }
+
+    pub fn message(&self, session: &str, text: &str) -> NewMessage {
+        NewMessage {
+            key: SessionKey::api(&self.agent.name, session).unwrap(),
+            agent: self.agent.id,
+            label: None,
+            source: Source::Internal("test".to_owned()),
+            idem_key: uuid::Uuid::now_v7().to_string(),
+            body: Body::text(text),
+            target: None,
+            mode: QueueMode::Steer,
+            debounce: Duration::ZERO,
+            trace: None,
+        }
+    }
+
+    /// Accepts a message and tells runners, as the gateway does.
+    pub async fn send(&self, message: NewMessage) -> anyhow::Result<Accepted> {
+        let kind = match message.mode {
+            QueueMode::Interrupt => ControlKind::Interrupt,
+            QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => ControlKind::Input,
+        };
+        let accepted = self.sessions.ingest(self.tenant, message).await?;
+        if let Some(delay) = accepted.wake {
+            self.bus.wake_run(u64::try_from(delay.as_millis())?);
+        }
+        if let Some(running) = accepted.running {
+            let control = Control { session: accepted.session, kind, epoch: running.epoch };
+            self.bus.control(running.owner, &control);
+        }
+        Ok(accepted)
+    }
+
+    pub async fn say(&self, session: &str, text: &str) -> anyhow::Result<Accepted> {
+        self.send(self.message(session, text)).await
+    }
+
+    pub async fn say_as(
+        &self,
+        mode: QueueMode,
+        session: &str,
+        text: &str,
+    ) -> anyhow::Result<Accepted> {
+        self.send(NewMessage { mode, ..self.message(session, text) }).await
+    }
+
+    /// Waits for the message's end.
+    pub async fn answer(&self, accepted: &Accepted) -> anyhow::Result<Answer> {
+        let begun = Instant::now();
+        loop {
+            let answer = self.sessions.answer(self.tenant, accepted.message).await?;
+            if answer.outcome.is_some() {
+                return Ok(answer);
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "no answer within {LONG:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// What a message is answered, if it is answered.
+    pub async fn text(&self, accepted: &Accepted) -> anyhow::Result<String> {
+        let answer = self.answer(accepted).await?;
+        anyhow::ensure!(answer.outcome == Some(Outcome::Completed), "{answer:?}");
+        Ok(answer.text)
+    }
+
+    pub async fn ask(&self, session: &str, text: &str) -> anyhow::Result<String> {
+        self.text(&self.say(session, text).await?).await
+    }
+
+    pub async fn journal(&self, session: SessionId) -> anyhow::Result<Vec<Entry>> {
+        let entries = self.sessions.history(self.tenant, session, 500, None).await?;
+        Ok(entries.into_iter().map(|view| view.entry).collect())
+    }
+
+    /// The kinds of a session's entries, in order.
+    pub async fn kinds(&self, session: SessionId) -> anyhow::Result<Vec<&'static str>> {
+        Ok(self.journal(session).await?.iter().map(Entry::kind).collect())
+    }
+
+    /// Takes a session as some other runner would.
+    pub async fn claim_as(&self, runner: RunnerId) -> anyhow::Result<Claim> {
+        let mut claims = self.sessions.claim(runner, 1).await?;
+        claims.pop().ok_or_else(|| anyhow::anyhow!("nothing is ready"))
+    }
+
+    /// Ends a turn of a session that was claimed by hand, which then waits.
+    pub async fn end(&self, claim: &Claim, loaded: &Loaded, wait: Wait) -> anyhow::Result<()> {
+        let first = &loaded.waiting[0];
+        let thought = Entry::Thought {
+            text: "I will".to_owned(),
+            calls: Vec::new(),
+            usage: Usage::default(),
+            model: String::new(),
+        };
+        let completion = Completion {
+            run: first.message.into(),
+            entries: vec![Entry::Heard { seq: first.seq, body: first.body.clone() }, thought],
+            done: vec![first.seq],
+            outcome: Outcome::Completed,
+            reason: None,
+            reply: Some(1),
+            deliveries: Vec::new(),
+            usage: Usage::default(),
+            model: String::new(),
+            steps: 1,
+            started_at: jiff::Timestamp::now(),
+            wait,
+            last_target: None,
+        };
+        self.sessions.complete(claim, completion).await?;
+        Ok(())
+    }
+
+    pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?.rows_affected())
+    }
+
+    pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
+    }
+
+    pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&mut connection).await?)
+    }
+
+    /// Waits until something is so.
+    pub async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while !is_so().await {
+            anyhow::ensure!(begun.elapsed() < LONG, "not within {LONG:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+}
+
+pub fn place(chat: &str) -> Target {
+    Target {
+        channel: "telegram".to_owned(),
+        account: AccountId::from(uuid::Uuid::nil()),
+        chat: chat.to_owned(),
+        thread: None,
+        reply_to: None,
+    }
+}
+
+pub fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    settings
+}
+
+fn kek() -> secrecy::SecretString {
+    STANDARD.encode([7_u8; 32]).into()
+}

@@ -1,0 +1,298 @@
+//! The accounts that are served, as the directory has them.
+//!
+//! They are read again every few seconds: one that is new is served, one that
+//! changed is made anew, one that was disabled or deleted is let go. An account
+//! that cannot be used is said once and keeps no other from its work. While the
+//! database is away, what was read last goes on.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use holdfast_directory::{Directory, Error, OpenAccount};
+use holdfast_kit::Check;
+use holdfast_lock::Locks;
+use holdfast_types::{AccountId, Fault as _, TenantId};
+use tokio::{
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    account::{Mode, Unusable},
+    adapter::ChannelAdapter,
+    config::Bridge,
+    guard::Clients,
+    ingest::Ingest,
+    telegram::{self, Poller, Telegram},
+    webhook::{self, Webhook},
+};
+
+/// The channels that this bridge serves.
+pub const CHANNELS: [&str; 2] = [telegram::CHANNEL, webhook::CHANNEL];
+
+/// How long a poller may take to let go.
+const LET_GO: Duration = Duration::from_secs(5);
+
+/// One account, served or not.
+#[derive(Debug, Clone)]
+pub enum Line {
+    /// A bot.
+    Telegram(Arc<Telegram>),
+    /// A webhook.
+    Webhook(Arc<Webhook>),
+    /// It cannot be used; why.
+    Unusable(String),
+}
+
+/// Why there is nobody to send by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Missing {
+    /// The account was deleted.
+    Gone,
+    /// It is disabled, cannot be used, or cannot be read now; why.
+    NotNow(String),
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    version: i64,
+    line: Line,
+}
+
+/// What accounts need to work.
+#[derive(Debug, Clone)]
+pub struct Means {
+    /// The bridge's own settings.
+    pub config: Bridge,
+    /// What platforms are called with.
+    pub clients: Clients,
+    /// Where messages go.
+    pub ingest: Ingest,
+    /// Who polls.
+    pub locks: Locks,
+}
+
+/// The accounts.
+#[derive(Debug)]
+pub struct Accounts {
+    directory: Directory,
+    means: Means,
+    known: RwLock<HashMap<AccountId, Known>>,
+}
+
+impl Accounts {
+    /// No account yet.
+    #[must_use]
+    pub fn new(directory: Directory, means: Means) -> Self {
+        Self { directory, means, known: RwLock::default() }
+    }
+
+    /// The account of that id, if it is served here.
+    #[must_use]
+    pub fn get(&self, id: AccountId) -> Option<Line> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.get(&id).map(|known| known.line.clone())
+    }
+
+    /// Who sends for an account.
+    ///
+    /// # Errors
+    ///
+    /// If nobody does.
+    pub async fn adapter(
+        &self,
+        tenant: TenantId,
+        id: AccountId,
+    ) -> Result<Arc<dyn ChannelAdapter>, Missing> {
+        let line = match self.get(id) {
+            Some(line) => line,
+            None => self.read(tenant, id).await?,
+        };
+        match line {
+            Line::Telegram(telegram) => Ok(telegram),
+            Line::Webhook(webhook) => Ok(webhook),
+            Line::Unusable(why) => Err(Missing::NotNow(why)),
+        }
+    }
+
+    /// An account that is not known here: perhaps it is newer than what was read last.
+    async fn read(&self, tenant: TenantId, id: AccountId) -> Result<Line, Missing> {
+        let not_now = |error: Error| Missing::NotNow(error.to_string());
+        let open = match self.directory.account(tenant, id).await {
+            Err(Error::NotFound { .. }) => return Err(Missing::Gone),
+            open => open.map_err(not_now)?,
+        };
+        let is_served = self.directory.find_account(id).await.map_err(not_now)?.is_some();
+        if !is_served {
+            return Err(Missing::NotNow("the account is disabled".to_owned()));
+        }
+        self.make(tenant, &open).map_err(|error| Missing::NotNow(error.to_string()))
+    }
+
+    fn make(&self, tenant: TenantId, open: &OpenAccount) -> Result<Line, Unusable> {
+        let OpenAccount { account, secrets } = open;
+        let who = (tenant, account.id, account.name.clone());
+        let chosen = (&account.settings, secrets);
+        let Means { config, clients, ingest, .. } = &self.means;
+        match account.channel.as_str() {
+            telegram::CHANNEL => {
+                let means = (clients, config.telegram.api_base.as_str(), ingest);
+                Ok(Line::Telegram(Arc::new(Telegram::new(who, chosen, means)?)))
+            }
+            webhook::CHANNEL => Ok(Line::Webhook(Arc::new(Webhook::new(who, chosen, clients)?))),
+            other => Err(Unusable::Channel(other.to_owned())),
+        }
+    }
+
+    /// Reads what is to be served, and makes what is new or has changed.
+    ///
+    /// # Errors
+    ///
+    /// If the directory cannot be read.
+    pub async fn refresh(&self) -> Result<(), Error> {
+        let mut listed = HashMap::new();
+        for channel in CHANNELS {
+            for (tenant, id, version) in self.directory.all_accounts(channel).await? {
+                listed.insert(id, (tenant, version));
+            }
+        }
+        for (id, (tenant, version)) in &listed {
+            let is_known = {
+                let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+                known.get(id).is_some_and(|known| known.version >= *version)
+            };
+            if is_known {
+                continue;
+            }
+            let made = match self.directory.account(*tenant, *id).await {
+                Ok(open) => self.make(*tenant, &open).map_err(|error| error.to_string()),
+                Err(Error::NotFound { .. }) => continue,
+                Err(error) if error.kind().is_transient() => return Err(error),
+                Err(error) => Err(error.to_string()),
+            };
+            let line = made.unwrap_or_else(|why| {
+                warn!(why, account.id = %id, "an account cannot be served until it is changed");
+                Line::Unusable(why)
+            });
+            let known = Known { version: *version, line };
+            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(*id, known);
+        }
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|id, _| listed.contains_key(id));
+        Ok(())
+    }
+
+    /// Keeps up with the directory, and every bot polled, until told to stop.
+    ///
+    /// # Errors
+    ///
+    /// Never; a failure is said and tried again.
+    pub async fn run(self: Arc<Self>, read: Check, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut workers = Workers::default();
+        let mut is_failing = false;
+        loop {
+            match self.refresh().await {
+                Ok(()) => {
+                    read.pass();
+                    if is_failing {
+                        info!("the accounts can be read again");
+                    }
+                    is_failing = false;
+                    workers.adjust(&self).await;
+                }
+                Err(error) => {
+                    if !is_failing {
+                        warn!(%error, "the accounts cannot be read; going on with those that are known");
+                    }
+                    is_failing = true;
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = sleep(self.means.config.refresh) => {}
+            }
+        }
+        workers.stop().await;
+        Ok(())
+    }
+}
+
+/// What runs for accounts: pollers, and registrations of webhooks.
+#[derive(Default)]
+struct Workers(HashMap<AccountId, Worker>);
+
+struct Worker {
+    version: i64,
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Worker {
+    async fn stop(self) {
+        self.stop.cancel();
+        let abort = self.task.abort_handle();
+        if timeout(LET_GO, self.task).await.is_err() {
+            abort.abort();
+        }
+    }
+}
+
+impl Workers {
+    /// Starts and stops until it is as the accounts are.
+    async fn adjust(&mut self, accounts: &Accounts) {
+        let wanted: HashMap<AccountId, (i64, Arc<Telegram>)> = {
+            let known = accounts.known.read().unwrap_or_else(PoisonError::into_inner);
+            let bots = known.iter().filter_map(|(id, known)| match &known.line {
+                Line::Telegram(telegram) => Some((*id, (known.version, Arc::clone(telegram)))),
+                Line::Webhook(_) | Line::Unusable(_) => None,
+            });
+            bots.collect()
+        };
+        let is_right = |id: &AccountId, worker: &Worker| {
+            wanted.get(id).is_some_and(|(version, _)| *version == worker.version)
+        };
+        let wrong: Vec<AccountId> =
+            self.0.iter().filter(|(id, worker)| !is_right(id, worker)).map(|(id, _)| *id).collect();
+        let leaving = wrong.iter().filter_map(|id| self.0.remove(id)).map(Worker::stop);
+        futures::future::join_all(leaving.collect::<Vec<_>>()).await;
+        for (id, (version, telegram)) in wanted {
+            self.0.entry(id).or_insert_with(|| {
+                let stop = CancellationToken::new();
+                let task = start(telegram, &accounts.means, stop.clone());
+                Worker { version, stop, task }
+            });
+        }
+    }
+
+    async fn stop(self) {
+        futures::future::join_all(self.0.into_values().map(Worker::stop)).await;
+    }
+}
+
+fn start(telegram: Arc<Telegram>, means: &Means, stop: CancellationToken) -> JoinHandle<()> {
+    match telegram.mode() {
+        Mode::Poll => {
+            let wait = means.config.telegram.poll_timeout;
+            tokio::spawn(Poller::new(telegram, means.locks.clone(), wait).run(stop))
+        }
+        Mode::Webhook => match &means.config.public_url {
+            Some(base) => {
+                let url = format!("{}/telegram/{}", base.trim_end_matches('/'), telegram.id());
+                tokio::spawn(telegram::register(telegram, url, stop))
+            }
+            None => {
+                warn!(
+                    account.id = %telegram.id(),
+                    "an account wants to be called by telegram: set `bridge.public_url`, \
+                     or register its webhook by hand"
+                );
+                tokio::spawn(async {})
+            }
+        },
+    }
+}

@@ -1,0 +1,143 @@
+//! How the service is put together.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use anyhow::Context as _;
+use axum::serve::ListenerExt as _;
+use holdfast_bus::Bus;
+use holdfast_directory::{Directory, Seal};
+use holdfast_grpc::{Mesh, Signer};
+use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_lock::Locks;
+use holdfast_pg::Pools;
+use holdfast_session::Sessions;
+use holdfast_types::{DeliveryClass, RunnerId};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    Config,
+    accounts::{Accounts, Means},
+    deliver::Deliver,
+    guard::Clients,
+    http::{self, Doors},
+    ingest::Ingest,
+    outcome::Retry,
+    share::Shares,
+    telegram, webhook,
+};
+
+/// Each channel, and what its platform can promise about a message sent twice.
+const CHANNELS: [(&str, DeliveryClass); 2] =
+    [(telegram::CHANNEL, DeliveryClass::Plain), (webhook::CHANNEL, DeliveryClass::Keyed)];
+
+/// The bridge, with its port and its means, and not yet serving.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    listener: TcpListener,
+    pools: Pools,
+    bus: Bus,
+    directory: Directory,
+    means: Means,
+}
+
+impl App {
+    /// Binds the port and gets ready. No backend and no platform needs to be there.
+    ///
+    /// # Errors
+    ///
+    /// If the port is taken or a setting cannot be used.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        config.check()?;
+        let listener = net::listen(config.bridge.listen, "bridge.listen").await?;
+        let clients = Clients::new(config.bridge.webhook.allow_private)
+            .context("cannot make an HTTP client: does this machine have root certificates?")?;
+        let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+        let ingest = Ingest::new(&config.mesh.gateway_url, Mesh::new(signer, "channel-bridge"))
+            .context("`mesh.gateway_url` cannot be used")?;
+        let seal = Seal::new(&config.secrets.kek).context("`secrets.kek` cannot be used")?;
+        let pools = Pools::lazy(&config.database, "bridge")?;
+        let bus = Bus::connect(&config.nats, "holdfast-bridge").await?;
+        let locks = Locks::connect_lazy(&config.redis)?;
+        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let means = Means { config: config.bridge.clone(), clients, ingest, locks };
+        Ok(Self { config, listener, pools, bus, directory, means })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is cancelled, then finishes the sends at hand.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure of any of the service's tasks.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { config, listener, pools, bus, directory, means } = self;
+        let readiness = Readiness::new();
+        let (database, accounts_read) = (readiness.check("database"), readiness.check("accounts"));
+        let ingest = means.ingest.clone();
+        let accounts = Arc::new(Accounts::new(directory, means));
+        let sessions = Sessions::new(pools.clone());
+        let owner = RunnerId::generate();
+        info!(address = %listener.local_addr()?, bridge.id = %owner, "serving");
+
+        let mut tasks = Tasks::new(stop.clone());
+        let doors = Doors { accounts: Arc::clone(&accounts), ingest, readiness: readiness.clone() };
+        let server = axum::serve(listener.tap_io(net::nodelay), http::router(doors))
+            .with_graceful_shutdown(stop.clone().cancelled_owned());
+        tasks.spawn("http", async { Ok(server.await?) });
+        tasks.spawn("accounts", {
+            let (pools, accounts, stop) = (pools.clone(), Arc::clone(&accounts), stop.clone());
+            async move {
+                if !is_ready(&pools, &database, &stop).await {
+                    return Ok(());
+                }
+                accounts.run(accounts_read, stop).await
+            }
+        });
+        let slots = config.bridge.deliver_slots as usize;
+        for (channel, class) in CHANNELS {
+            let deliver = Deliver {
+                sessions: sessions.clone(),
+                accounts: Arc::clone(&accounts),
+                bus: bus.clone(),
+                retry: Retry::lasting(config.bridge.give_up_after),
+                owner,
+                channel,
+                class,
+                slots,
+                shares: Shares::of(slots),
+            };
+            tasks.spawn(channel, deliver.run(stop.clone()));
+        }
+        tasks.spawn("drain", {
+            let readiness = readiness.clone();
+            async move {
+                stop.cancelled().await;
+                readiness.drain();
+                Ok(())
+            }
+        });
+        let ended = tasks.run(config.bridge.shutdown_grace).await;
+        pools.close().await;
+        ended
+    }
+}
+
+/// Waits for the database; `false` if the end comes first.
+async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
+    let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
+    if waited {
+        database.pass();
+    }
+    waited
+}

@@ -1,0 +1,252 @@
+//! Sending what agents have replied.
+//!
+//! A part is committed as `sending` before its platform is called and settled
+//! after. Between the two a crash leaves it to whoever comes next, who sees that
+//! it is ambiguous. So what was claimed is always sent and settled, also while
+//! the process stops; only then is nothing claimed any more.
+
+use std::{future::pending, sync::Arc, time::Duration};
+
+use holdfast_bus::{Bus, Subscription};
+use holdfast_kit::{Backoff, trace};
+use holdfast_session::{Delivery, Error, Sent, Sessions};
+use holdfast_types::{DeliveryClass, Fault as _, RunnerId};
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    time::{sleep, timeout},
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{Instrument as _, debug, error, info, info_span, warn};
+
+use crate::{
+    Outcome,
+    accounts::{Accounts, Missing},
+    meter,
+    outcome::Retry,
+    share::Shares,
+};
+
+/// How long nobody is told and nothing is found before it is looked for again.
+const POLL: Duration = Duration::from_secs(1);
+
+/// The longest that one send may take: below the lease of a delivery, with room to settle it.
+const SEND: Duration = Duration::from_secs(45);
+
+/// While the database does not answer.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
+
+/// Sends what is due on one kind of channel.
+#[derive(Debug)]
+pub struct Deliver {
+    /// The deliveries.
+    pub sessions: Sessions,
+    /// Who sends.
+    pub accounts: Arc<Accounts>,
+    /// Who wakes.
+    pub bus: Bus,
+    /// When to try again.
+    pub retry: Retry,
+    /// This process.
+    pub owner: RunnerId,
+    /// The kind of channel.
+    pub channel: &'static str,
+    /// What its platform can promise.
+    pub class: DeliveryClass,
+    /// How many are sent at once.
+    pub slots: usize,
+    /// How many of them one account may have.
+    pub shares: Arc<Shares>,
+}
+
+impl Deliver {
+    /// Sends until told to stop, and then what is at hand.
+    ///
+    /// # Errors
+    ///
+    /// Never; a failure is said and tried again.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let (this, more) = (Arc::new(self), Arc::new(Notify::new()));
+        let slots = Arc::new(Semaphore::new(this.slots));
+        let sends = TaskTracker::new();
+        let mut wakes = None;
+        let mut failures = 0;
+        while !stop.is_cancelled() {
+            if wakes.is_none() {
+                wakes = this.bus.deliver_wakes(this.channel).await.ok();
+            }
+            let permits = tokio::select! {
+                () = stop.cancelled() => break,
+                permits = free(&slots) => permits,
+            };
+            // Not given up half way: what was claimed and not sent would look as if it had been.
+            match this.claim(permits.len()).await {
+                Ok(claimed) => {
+                    failures = 0;
+                    let is_idle = claimed.is_empty();
+                    for (delivery, permit) in claimed.into_iter().zip(permits) {
+                        let (this, more) = (Arc::clone(&this), Arc::clone(&more));
+                        sends.spawn(async move {
+                            this.deliver(delivery, &more).await;
+                            drop(permit);
+                        });
+                    }
+                    if !is_idle {
+                        continue;
+                    }
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = more.notified() => {}
+                        () = woken(&mut wakes) => {}
+                        () = sleep(POLL) => {}
+                    }
+                }
+                Err(error) => {
+                    drop(permits);
+                    if failures == 0 {
+                        warn!(%error, channel = this.channel, "replies wait; trying again");
+                    }
+                    tokio::select! {
+                        () = stop.cancelled() => {}
+                        () = sleep(BACKOFF.delay(failures)) => {}
+                    }
+                    failures += 1;
+                }
+            }
+        }
+        sends.close();
+        sends.wait().await;
+        Ok(())
+    }
+
+    async fn claim(&self, slots: usize) -> Result<Vec<Delivery>, Error> {
+        let limit = i64::try_from(slots).unwrap_or(i64::MAX);
+        self.sessions.claim_deliveries(self.channel, self.class, self.owner, limit).await
+    }
+
+    async fn deliver(&self, mut delivery: Delivery, more: &Notify) {
+        let span = info_span!(
+            "deliver",
+            tenant.id = %delivery.tenant,
+            session.id = %delivery.session,
+            run.id = %delivery.run,
+            delivery.id = %delivery.id,
+            channel = self.channel,
+            attempt = delivery.attempt,
+        );
+        if let Some(traceparent) = &delivery.trace {
+            trace::continue_from(&span, traceparent);
+        }
+        async {
+            let Some(outcome) = self.attempt(&mut delivery).await else { return };
+            let attempt = u32::try_from(delivery.attempt).unwrap_or(u32::MAX);
+            let sent = self.retry.settle(self.class, attempt, outcome);
+            self.tell(&delivery, &sent);
+            self.settle(&delivery, sent, more).await;
+        }
+        .instrument(span)
+        .await;
+    }
+
+    /// One try; `None` if another bridge has the delivery now.
+    async fn attempt(&self, delivery: &mut Delivery) -> Option<Outcome> {
+        if delivery.ambiguous && self.class != DeliveryClass::Keyed {
+            return Some(Outcome::unsure("an earlier try may have arrived"));
+        }
+        let Some(_share) = self.shares.take(delivery.target.account) else {
+            return Some(Outcome::Busy);
+        };
+        let adapter = match self.accounts.adapter(delivery.tenant, delivery.target.account).await {
+            Ok(adapter) => adapter,
+            Err(Missing::Gone) => return Some(Outcome::refused("its account was deleted")),
+            Err(Missing::NotNow(why)) => return Some(Outcome::not_sent(why)),
+        };
+        if !delivery.split {
+            let mut parts = adapter.cut(&delivery.text);
+            if parts.is_empty() {
+                return Some(Outcome::refused("there is nothing in it to show"));
+            }
+            match self.sessions.split(delivery, self.owner, &parts).await {
+                Ok(()) => delivery.text = parts.swap_remove(0),
+                Err(error) if error.is_fenced() => return None,
+                Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
+            }
+        }
+        let sent = timeout(SEND, adapter.send(delivery)).await;
+        Some(sent.unwrap_or_else(|_| Outcome::unsure("it took too long")))
+    }
+
+    fn tell(&self, delivery: &Delivery, sent: &Sent) {
+        let (outcome, reason) = match sent {
+            Sent::Yes { .. } => ("sent", ""),
+            Sent::Again { reason, .. } => ("again", reason.as_str()),
+            Sent::Refused { reason } => ("dead", reason.as_str()),
+            Sent::Unknown { reason } => ("unknown", reason.as_str()),
+        };
+        meter::delivery(self.channel, outcome);
+        // The reason may repeat a platform's words, and those the message's; it is stored, where
+        // only the tenant sees it.
+        match sent {
+            Sent::Yes { .. } => debug!(part = delivery.part, "a reply was sent"),
+            Sent::Again { after, .. } => info!(?after, "a reply was not sent, and will be"),
+            Sent::Refused { .. } | Sent::Unknown { .. } => {
+                warn!(
+                    outcome,
+                    reason.bytes = reason.len(),
+                    "a reply was given up; its delivery says why"
+                );
+            }
+        }
+    }
+
+    /// Records how it ended, for as long as it takes: a `sent` that is not recorded is a lie.
+    async fn settle(&self, delivery: &Delivery, sent: Sent, more: &Notify) {
+        for tries in 0.. {
+            match self.sessions.settle(delivery, self.owner, sent.clone()).await {
+                Ok(is_more) => {
+                    if is_more {
+                        more.notify_one();
+                    }
+                    return;
+                }
+                Err(error) if error.kind().is_transient() => {
+                    if tries == 0 {
+                        warn!(%error, "how a reply fared is not recorded yet; trying again");
+                    }
+                    sleep(BACKOFF.delay(tries)).await;
+                }
+                Err(error) => {
+                    error!(
+                        error = &error as &dyn std::error::Error,
+                        "how a reply fared cannot be recorded"
+                    );
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// All slots that are free, once one is.
+async fn free(slots: &Arc<Semaphore>) -> Vec<OwnedSemaphorePermit> {
+    let mut permits = Vec::new();
+    // Nobody closes it.
+    if let Ok(first) = Arc::clone(slots).acquire_owned().await {
+        permits.push(first);
+    }
+    while let Ok(permit) = Arc::clone(slots).try_acquire_owned() {
+        permits.push(permit);
+    }
+    permits
+}
+
+/// Waits for a token. One that can never come is waited for all the same: a poll is near.
+async fn woken(wakes: &mut Option<Subscription>) {
+    let token = match wakes {
+        Some(subscription) => subscription.next().await,
+        None => None,
+    };
+    if token.is_none() {
+        *wakes = None;
+        pending::<()>().await;
+    }
+}

@@ -1,0 +1,82 @@
+//! No account takes all the slots (promise I10).
+//!
+//! A receiver that answers slowly, or not at all, holds a slot until its time is
+//! up. Were there no bound, one tenant's would hold all of them, and every other
+//! tenant's replies would wait behind.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use holdfast_types::AccountId;
+
+/// How many sends each account has under way.
+#[derive(Debug)]
+pub struct Shares {
+    most: usize,
+    used: Mutex<HashMap<AccountId, usize>>,
+}
+
+/// One send of an account; given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    shares: Arc<Shares>,
+    account: AccountId,
+}
+
+impl Shares {
+    /// A quarter of the slots for each, and one at least.
+    #[must_use]
+    pub fn of(slots: usize) -> Arc<Self> {
+        Arc::new(Self { most: (slots / 4).max(1), used: Mutex::default() })
+    }
+
+    /// A slot for an account; `None` if it has its share already.
+    #[must_use]
+    pub fn take(self: &Arc<Self>, account: AccountId) -> Option<Share> {
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = used.entry(account).or_default();
+        if *count >= self.most {
+            return None;
+        }
+        *count += 1;
+        Some(Share { shares: Arc::clone(self), account })
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut used = self.shares.used.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = used.get_mut(&self.account) {
+            *count -= 1;
+            if *count == 0 {
+                used.remove(&self.account);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_has_a_quarter_and_leaves_the_rest_to_others() {
+        let (shares, one, other) = (Shares::of(8), AccountId::generate(), AccountId::generate());
+
+        let held: Vec<Share> = (0..2).map_while(|_| shares.take(one)).collect();
+
+        assert_eq!(held.len(), 2);
+        assert!(shares.take(one).is_none());
+        assert!(shares.take(other).is_some());
+        drop(held);
+        assert!(shares.take(one).is_some());
+        assert!(shares.used.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn there_is_always_one() {
+        assert!(Shares::of(1).take(AccountId::generate()).is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! Replies: once on a channel that takes a key, at most once on one that does not, and in order.
+
+use std::time::Duration;
+
+use holdfast_testkit::{FakeReceiver, Fault, Proxy};
+use holdfast_types::{AccountId, Target};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::world::{TOKEN, World, eventually, target};
+
+const SECRET: &str = "webhook-secret-0123456789";
+
+async fn with_bot() -> (World, AccountId) {
+    let world = World::new().await;
+    let account = world.account("telegram", json!({}), json!({"token": TOKEN})).await;
+    (world, account.id)
+}
+
+async fn with_receiver() -> (World, FakeReceiver, AccountId) {
+    let (world, receiver) = (World::new().await, FakeReceiver::start().await.unwrap());
+    let settings = json!({"url": receiver.url()});
+    let account = world.account("webhook", settings, json!({"secret": SECRET})).await;
+    (world, receiver, account.id)
+}
+
+fn texts(world: &World) -> Vec<String> {
+    world.telegram.sends().into_iter().map(|sent| sent.text).collect()
+}
+
+#[tokio::test]
+async fn a_reply_is_rendered_and_sent_where_it_belongs() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+    let target = Target {
+        thread: Some("3".into()),
+        reply_to: Some("11".into()),
+        ..target("telegram", account, "-5")
+    };
+
+    let id = world.reply_to(target, "**hi** <you>").await;
+    let delivery = world.delivered(id, "sent").await;
+
+    let sent = world.telegram.sends().remove(0);
+    assert_eq!((sent.chat, sent.topic, sent.reply_to), (-5, Some(3), Some(11)));
+    assert_eq!(
+        (sent.text.as_str(), sent.parse_mode.as_deref()),
+        ("<b>hi</b> &lt;you&gt;", Some("HTML"))
+    );
+    assert_eq!(delivery.platform_id, Some(sent.message_id.to_string()));
+    assert_eq!(delivery.attempt, 1);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_long_reply_is_sent_in_parts_and_in_order() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+    let lines: Vec<String> = (0..2000).map(|n| format!("line {n} 😀")).collect();
+
+    let id = world.reply("telegram", account, "7", &lines.join("\n")).await;
+    world.delivered(id, "sent").await;
+    eventually("all parts are sent", async || {
+        world.deliveries().await.iter().all(|delivery| delivery.state == "sent")
+    })
+    .await;
+
+    let sent = texts(&world);
+    assert!(sent.len() > 5);
+    assert!(sent.iter().all(|text| text.encode_utf16().count() <= 4096));
+    assert_eq!(sent.join("\n").lines().collect::<Vec<_>>(), lines);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_platform_that_asks_to_wait_is_not_asked_before() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+    let retry_after = Duration::from_secs(1);
+    world.telegram.faults().next(1, &Fault::RateLimited { retry_after });
+
+    let id = world.reply("telegram", account, "7", "hi").await;
+    let delivery = world.delivered(id, "sent").await;
+
+    assert_eq!(delivery.attempt, 2);
+    let calls = world.telegram.calls();
+    let sends: Vec<_> = calls.iter().filter(|call| call.method == "sendMessage").collect();
+    assert_eq!(sends.len(), 2);
+    assert!(sends[1].at - sends[0].at >= retry_after);
+    assert_eq!(texts(&world), ["hi"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_telegram_cannot_parse_is_sent_as_plain_text() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+    world.telegram.refuse_entities(1);
+
+    let id = world.reply("telegram", account, "7", "**hi**").await;
+    let delivery = world.delivered(id, "sent").await;
+
+    let sent = world.telegram.sends().remove(0);
+    assert_eq!((sent.text.as_str(), sent.parse_mode), ("**hi**", None));
+    assert_eq!(delivery.attempt, 1);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_telegram_message_whose_fate_is_hidden_is_unknown_and_never_sent_again() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+
+    for (fault, arrived) in [(Fault::Status(500), 0), (Fault::CutAfter, 1)] {
+        let before = world.telegram.sends().len();
+        world.telegram.faults().next(1, &fault);
+        let id = world.reply("telegram", account, "7", "hi").await;
+        let delivery = world.delivered(id, "unknown").await;
+
+        sleep(Duration::from_millis(1500)).await;
+        assert_eq!(world.telegram.sends().len() - before, arrived, "{fault:?}");
+        assert_eq!(world.delivery(id).await.attempt, 1, "{fault:?}");
+        assert!(delivery.reason.is_some());
+    }
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_telegram_refuses_is_dead_with_its_reason_and_the_next_goes_out() {
+    let (world, account) = with_bot().await;
+    let bridge = world.bridge().await;
+    world.telegram.faults().next(1, &Fault::Status(403));
+
+    let refused = world.reply("telegram", account, "7", "one").await;
+    let dead = world.delivered(refused, "dead").await;
+    let next = world.reply("telegram", account, "7", "two").await;
+    world.delivered(next, "sent").await;
+
+    assert!(dead.reason.unwrap().contains("403"));
+    assert_eq!(texts(&world), ["two"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_could_not_connect_is_sent_when_telegram_is_back() {
+    let (world, account) = with_bot().await;
+    let proxy = Proxy::start(world.telegram.addr()).await.unwrap();
+    let mut config = world.config.clone();
+    config.bridge.telegram.api_base = format!("http://{}", proxy.addr());
+    let bridge = world.bridge_with(config).await;
+    proxy.refuse().await.unwrap();
+    proxy.cut();
+
+    let id = world.reply("telegram", account, "7", "hi").await;
+    eventually("it was tried", async || world.delivery(id).await.attempt > 1).await;
+    assert_eq!(world.delivery(id).await.state, "pending");
+    proxy.accept().await.unwrap();
+    world.delivered(id, "sent").await;
+
+    assert_eq!(texts(&world), ["hi"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_gets_a_signed_reply_with_its_key() {
+    let (world, receiver, account) = with_receiver().await;
+    let bridge = world.bridge().await;
+    let target = Target { reply_to: Some("m1".into()), ..target("webhook", account, "room") };
+
+    let id = world.reply_to(target, "**hi**").await;
+    world.delivered(id, "sent").await;
+
+    let post = receiver.posts().remove(0);
+    assert_eq!(
+        post.json(),
+        json!({"delivery_id": id.to_string(), "conversation": "room",
+        "thread": null, "text": "**hi**", "part": 0, "in_reply_to": "m1"})
+    );
+    assert_eq!(post.key(), Some(id.to_string().as_str()));
+    let timestamp = post.header("x-holdfast-timestamp").unwrap();
+    let body = String::from_utf8(post.body.clone()).unwrap();
+    let expected = crate::programs::signature(SECRET, timestamp, &body);
+    assert_eq!(post.header("x-holdfast-signature"), Some(expected.as_str()));
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_webhook_whose_answer_is_lost_is_called_again_with_the_same_key() {
+    let (world, receiver, account) = with_receiver().await;
+    let bridge = world.bridge().await;
+    receiver.faults().next(1, &Fault::Status(500));
+    receiver.faults().next(1, &Fault::CutAfter);
+
+    let id = world.reply("webhook", account, "room", "hi").await;
+    let delivery = world.delivered(id, "sent").await;
+
+    assert_eq!(delivery.attempt, 3);
+    let keys: Vec<_> = receiver.posts().iter().map(|post| post.key().unwrap().to_owned()).collect();
+    assert_eq!(keys, vec![id.to_string(); 3]);
+    assert_eq!(receiver.unique().len(), 1);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_receiver_that_has_it_already_has_it() {
+    let (world, receiver, account) = with_receiver().await;
+    let bridge = world.bridge().await;
+    receiver.faults().next(1, &Fault::Status(409));
+
+    let id = world.reply("webhook", account, "room", "hi").await;
+
+    assert_eq!(world.delivered(id, "sent").await.attempt, 1);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_make_us_call_a_private_address() {
+    let (world, receiver, account) = with_receiver().await;
+    let mut config = world.config.clone();
+    config.bridge.webhook.allow_private = false;
+    config.bridge.give_up_after = Duration::from_millis(1);
+    let bridge = world.bridge_with(config).await;
+
+    let id = world.reply("webhook", account, "room", "hi").await;
+    let delivery = world.delivered(id, "dead").await;
+
+    assert!(delivery.reason.unwrap().contains("private address"));
+    assert_eq!(receiver.posts().len(), 0);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_reply_of_a_deleted_account_is_dead_and_of_one_without_url_too() {
+    use holdfast_directory::Actor;
+
+    let (world, account) = with_bot().await;
+    let silent = world.account("webhook", json!({}), json!({"secret": SECRET})).await;
+    world.directory.delete_account(world.tenant, Actor::Operator, account).await.unwrap();
+    let bridge = world.bridge().await;
+
+    let gone = world.reply("telegram", account, "7", "hi").await;
+    let nowhere = world.reply("webhook", silent.id, "room", "hi").await;
+
+    assert!(world.delivered(gone, "dead").await.reason.unwrap().contains("deleted"));
+    assert!(world.delivered(nowhere, "dead").await.reason.unwrap().contains("`url`"));
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_bridge_that_stops_finishes_what_is_at_hand() {
+    let (world, receiver, account) = with_receiver().await;
+    let bridge = world.bridge().await;
+    receiver.faults().next(1, &Fault::Hang(Duration::from_secs(1)));
+
+    let id = world.reply("webhook", account, "room", "hi").await;
+    assert!(receiver.wait_for(1, Duration::from_secs(5)).await);
+    bridge.stop().await;
+
+    assert_eq!(world.delivery(id).await.state, "sent");
+    assert_eq!(receiver.posts().len(), 1);
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let (world, slow, account) = with_receiver().await;
+    let quick = FakeReceiver::start().await.unwrap();
+    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await.unwrap();
+    let new = NewAccount {
+        channel: "webhook".into(),
+        name: "quick".into(),
+        enabled: true,
+        settings: json!({"url": quick.url()}),
+        secrets: Some(json!({"secret": SECRET})),
+    };
+    let theirs = world.directory.create_account(other.id, Actor::Operator, new).await.unwrap().id;
+    let mut config = world.config.clone();
+    config.bridge.deliver_slots = 4;
+    let bridge = world.bridge_with(config).await;
+    slow.faults().sometimes(1.0, Fault::Hang(Duration::from_secs(10)));
+
+    for n in 0..12 {
+        world.reply("webhook", account, &format!("room {n}"), "hi").await;
+    }
+    assert!(slow.wait_for(1, Duration::from_secs(5)).await);
+    world.reply_of(other.id, target("webhook", theirs, "room"), "hello").await;
+
+    assert!(quick.wait_for(1, Duration::from_secs(5)).await);
+    assert_eq!(slow.posts().len(), 1);
+    bridge.stop().await;
+}

@@ -1,0 +1,118 @@
+//! A gateway that takes each message once, or refuses as it is told.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use holdfast_grpc::{CONTEXT, Signer};
+use holdfast_proto::gateway::v1::{
+    AcceptRequest, AcceptResponse,
+    ingest_server::{Ingest, IngestServer},
+};
+use holdfast_types::TenantId;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::{Request, Response, Status, transport::Server};
+
+pub struct FakeGateway {
+    pub url: String,
+    state: Arc<State>,
+    _stop: DropGuard,
+}
+
+struct State {
+    signer: Signer,
+    taken: Mutex<Vec<(TenantId, AcceptRequest)>>,
+    keys: Mutex<HashMap<(String, String), i64>>,
+    refusal: Mutex<Option<Status>>,
+    calls: Mutex<usize>,
+}
+
+impl FakeGateway {
+    pub async fn start(secret: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let state = Arc::new(State {
+            signer: Signer::new(&secret.into()).unwrap(),
+            taken: Mutex::default(),
+            keys: Mutex::default(),
+            refusal: Mutex::default(),
+            calls: Mutex::default(),
+        });
+        let stop = CancellationToken::new();
+        let serving = Server::builder()
+            .add_service(IngestServer::from_arc(Arc::new(Door(Arc::clone(&state)))))
+            .serve_with_incoming_shutdown(
+                TcpListenerStream::new(listener),
+                stop.clone().cancelled_owned(),
+            );
+        tokio::spawn(serving);
+        Self { url, state, _stop: stop.drop_guard() }
+    }
+
+    /// From now on every message is refused so; `None` takes them again.
+    pub fn refuse(&self, status: Option<Status>) {
+        *self.state.refusal.lock().unwrap() = status;
+    }
+
+    /// What was taken, each message once, in order.
+    pub fn taken(&self) -> Vec<AcceptRequest> {
+        let taken = self.state.taken.lock().unwrap();
+        taken.iter().map(|(_, request)| request.clone()).collect()
+    }
+
+    pub fn texts(&self) -> Vec<String> {
+        self.taken().into_iter().map(|request| request.text).collect()
+    }
+
+    pub fn tenants(&self) -> Vec<TenantId> {
+        self.state.taken.lock().unwrap().iter().map(|(tenant, _)| *tenant).collect()
+    }
+
+    /// How often it was called, whatever came of it.
+    pub fn calls(&self) -> usize {
+        *self.state.calls.lock().unwrap()
+    }
+}
+
+struct Door(Arc<State>);
+
+#[tonic::async_trait]
+impl Ingest for Door {
+    async fn accept(
+        &self,
+        request: Request<AcceptRequest>,
+    ) -> Result<Response<AcceptResponse>, Status> {
+        *self.0.calls.lock().unwrap() += 1;
+        let context = request.metadata().get(CONTEXT).and_then(|value| value.to_str().ok());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let (tenant, service) = self
+            .0
+            .signer
+            .verify(context.unwrap_or_default(), now)
+            .map_err(|error| Status::unauthenticated(error.to_string()))?;
+        assert_eq!(service, "channel-bridge");
+        if let Some(status) = self.0.refusal.lock().unwrap().clone() {
+            return Err(status);
+        }
+        let request = request.into_inner();
+        let key = (request.account_id.clone(), request.idempotency_key.clone());
+        let mut keys = self.0.keys.lock().unwrap();
+        let next = i64::try_from(keys.len()).unwrap() + 1;
+        let seq = *keys.entry(key).or_insert(next);
+        let duplicate = seq != next;
+        if !duplicate {
+            self.0.taken.lock().unwrap().push((tenant, request));
+        }
+        Ok(Response::new(AcceptResponse {
+            message_id: format!("msg_{seq}"),
+            session_id: "ses_1".into(),
+            seq,
+            duplicate,
+            agent: "main".into(),
+        }))
+    }
+}

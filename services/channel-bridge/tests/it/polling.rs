@@ -1,0 +1,256 @@
+//! A bot that is polled: what it hears becomes the gateway's exactly once, and nothing is
+//! confirmed to Telegram before that.
+
+use std::time::Duration;
+
+use holdfast_testkit::{Proxy, telegram::Incoming};
+use holdfast_types::AccountId;
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use tokio::time::sleep;
+use tonic::Status;
+
+use crate::world::{TOKEN, World};
+
+async fn world() -> (World, AccountId) {
+    let world = World::new().await;
+    let settings = json!({"allow": [7], "groups": {"allow": [-5]}});
+    let account = world.account("telegram", settings, json!({"token": TOKEN})).await;
+    (world, account.id)
+}
+
+#[tokio::test]
+async fn a_message_reaches_the_gateway_in_its_tenants_name() {
+    let (world, account) = world().await;
+    let bridge = world.bridge().await;
+
+    let sent = world.telegram.push(TOKEN, Incoming::private(7, "hello"));
+    world.taken(1).await;
+    world.confirmed().await;
+
+    let request = world.gateway.taken().remove(0);
+    assert_eq!(world.gateway.tenants(), [world.tenant]);
+    assert_eq!(request.account_id, account.to_string());
+    assert_eq!((request.channel.as_str(), request.account.as_str()), ("telegram", "default"));
+    assert_eq!(request.idempotency_key, format!("update:7:{}", sent.message_id));
+    assert_eq!((request.text.as_str(), request.sender_id.as_str()), ("hello", "7"));
+    let typing = world.telegram.calls().into_iter().any(|call| call.method == "sendChatAction");
+    assert!(typing);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_is_confirmed_while_the_gateway_is_away() {
+    let (world, _) = world().await;
+    world.gateway.refuse(Some(Status::unavailable("restarting")));
+    let bridge = world.bridge().await;
+
+    world.telegram.push(TOKEN, Incoming::private(7, "one"));
+    world.telegram.push(TOKEN, Incoming::private(7, "two"));
+    crate::world::eventually("it was offered", async || world.gateway.calls() > 3).await;
+    assert_eq!(world.telegram.pending(TOKEN), 2);
+    bridge.stop().await;
+    assert_eq!(world.telegram.pending(TOKEN), 2);
+
+    world.gateway.refuse(None);
+    let bridge = world.bridge().await;
+    world.taken(2).await;
+    world.confirmed().await;
+    assert_eq!(world.gateway.texts(), ["one", "two"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_comes_twice_or_in_another_order_is_taken_once() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+    let message = |id: i64, text: &str| {
+        json!({"message": {"message_id": id, "date": 1, "chat": {"id": 7, "type": "private"},
+            "from": {"id": 7, "first_name": "A"}, "text": text}})
+    };
+
+    for (id, text) in [(12, "second"), (11, "first"), (12, "second"), (11, "first")] {
+        world.telegram.push_raw(TOKEN, message(id, text));
+    }
+    world.taken(2).await;
+    world.confirmed().await;
+
+    assert_eq!(world.gateway.texts(), ["second", "first"]);
+    assert_eq!(world.gateway.calls(), 4);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn an_update_that_is_not_understood_holds_up_nobody() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+
+    world.telegram.push_raw(TOKEN, json!({"message": {"message_id": "no number"}}));
+    world.telegram.push_raw(TOKEN, json!({"poll_answer": {"poll_id": "1"}}));
+    world.telegram.push(TOKEN, Incoming::private(7, "after"));
+    world.taken(1).await;
+    world.confirmed().await;
+
+    assert_eq!(world.gateway.texts(), ["after"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_message_that_the_gateway_never_takes_holds_up_nobody_and_its_sender_is_told() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+
+    world.gateway.refuse(Some(Status::invalid_argument("no such agent")));
+    world.telegram.push(TOKEN, Incoming::private(7, "one"));
+    world.confirmed().await;
+    world.gateway.refuse(None);
+    world.telegram.push(TOKEN, Incoming::private(7, "two"));
+    world.taken(1).await;
+
+    assert_eq!(world.gateway.texts(), ["two"]);
+    assert!(world.telegram.sends()[0].text.contains("could not be taken in"));
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_stranger_reaches_nobody_and_is_told_their_id_once() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+
+    world.telegram.push(TOKEN, Incoming::private(9, "let me in"));
+    world.telegram.push(TOKEN, Incoming::private(9, "please"));
+    world.telegram.push(TOKEN, Incoming::group(-6, 9, "@holdfast_bot hello"));
+    world.telegram.push(TOKEN, Incoming::private(7, "I may"));
+    world.taken(1).await;
+    world.confirmed().await;
+
+    assert_eq!(world.gateway.texts(), ["I may"]);
+    assert_eq!(world.gateway.calls(), 1);
+    let told = world.telegram.sends();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].chat, 9);
+    assert!(told[0].text.ends_with("by your id: 9"), "{}", told[0].text);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn in_a_group_what_mentions_nobody_is_silent_and_a_topic_is_a_thread() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+
+    world.telegram.push(TOKEN, Incoming::group(-5, 9, "just talking"));
+    world.telegram.push(TOKEN, Incoming::group(-5, 9, "@holdfast_bot help").topic(3));
+    world.taken(2).await;
+
+    let taken = world.gateway.taken();
+    assert!(taken[0].silent && !taken[1].silent);
+    assert_eq!((taken[1].peer_kind.as_str(), taken[1].peer_id.as_str()), ("group", "-5"));
+    assert_eq!((taken[1].thread.as_str(), taken[1].reply_thread.as_str()), ("3", "3"));
+    assert_eq!(taken[1].reply_to, taken[1].platform_message_id);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn an_edit_is_another_message() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+
+    let first = world.telegram.push(TOKEN, Incoming::private(7, "helo"));
+    world.telegram.push(TOKEN, Incoming::private(7, "hello").edited(first.message_id));
+    world.taken(2).await;
+
+    assert_eq!(world.gateway.texts(), ["helo", "[edited message] hello"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn of_two_bridges_one_polls_and_the_other_takes_over_when_it_stops() {
+    let (world, _) = world().await;
+    let first = world.bridge().await;
+    world.telegram.push(TOKEN, Incoming::private(7, "one"));
+    world.taken(1).await;
+    let second = world.bridge().await;
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.telegram.conflicts(), 0);
+
+    first.stop().await;
+    world.telegram.push(TOKEN, Incoming::private(7, "two"));
+    world.taken(2).await;
+    world.confirmed().await;
+
+    assert_eq!(world.gateway.texts(), ["one", "two"]);
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn without_redis_a_bot_is_polled_all_the_same() {
+    let (world, _) = world().await;
+    let mut config = world.config.clone();
+    let proxy = Proxy::in_front_of(config.redis.url.expose_secret()).await.unwrap();
+    config.redis.url = proxy.through(config.redis.url.expose_secret()).into();
+    let bridge = world.bridge_with(config).await;
+    world.telegram.push(TOKEN, Incoming::private(7, "one"));
+    world.taken(1).await;
+
+    proxy.refuse().await.unwrap();
+    proxy.cut();
+    sleep(Duration::from_secs(17)).await;
+    world.telegram.push(TOKEN, Incoming::private(7, "two"));
+    world.taken(2).await;
+
+    assert_eq!(world.gateway.texts(), ["one", "two"]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_that_is_disabled_is_let_go_and_one_that_changes_is_made_anew() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let (world, account) = world().await;
+    let bridge = world.bridge().await;
+    world.telegram.push(TOKEN, Incoming::private(9, "not yet"));
+    world.confirmed().await;
+    let changed = |enabled, allow: serde_json::Value| NewAccount {
+        channel: "telegram".into(),
+        name: "default".into(),
+        enabled,
+        settings: json!({"allow": allow}),
+        secrets: None,
+    };
+
+    let update = |new| world.directory.update_account(world.tenant, Actor::Operator, account, new);
+    update(changed(true, json!([9]))).await.unwrap();
+    sleep(Duration::from_millis(400)).await;
+    world.telegram.push(TOKEN, Incoming::private(9, "now"));
+    world.taken(1).await;
+    world.confirmed().await;
+    update(changed(false, json!([9]))).await.unwrap();
+    sleep(Duration::from_millis(400)).await;
+    world.telegram.push(TOKEN, Incoming::private(9, "too late"));
+    sleep(Duration::from_millis(300)).await;
+
+    assert_eq!(world.gateway.texts(), ["now"]);
+    assert_eq!(world.telegram.pending(TOKEN), 1);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let (world, _) = world().await;
+    let broken = NewAccount {
+        channel: "telegram".into(),
+        name: "broken".into(),
+        enabled: true,
+        settings: json!({"alow": [1]}),
+        secrets: Some(json!({"token": "not a token"})),
+    };
+    world.directory.create_account(world.tenant, Actor::Operator, broken).await.unwrap();
+    let bridge = world.bridge().await;
+
+    world.telegram.push(TOKEN, Incoming::private(7, "hello"));
+    world.taken(1).await;
+
+    bridge.stop().await;
+}

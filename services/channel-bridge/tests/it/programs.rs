@@ -1,0 +1,194 @@
+//! Programs that post signed messages.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_types::AccountId;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tonic::Status;
+
+use crate::world::{Bridge, World};
+
+const SECRET: &str = "webhook-secret-0123456789";
+
+/// As docs/channels.md says, and not by the bridge's own code.
+pub fn signature(secret: &str, timestamp: &str, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(format!("{timestamp}.{body}").as_bytes());
+    let hex: String = mac.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect();
+    format!("v1={hex}")
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+struct Program<'a> {
+    bridge: &'a Bridge,
+    account: AccountId,
+    secret: &'a str,
+    at: u64,
+}
+
+impl<'a> Program<'a> {
+    fn new(bridge: &'a Bridge, account: AccountId) -> Self {
+        Self { bridge, account, secret: SECRET, at: now() }
+    }
+
+    async fn post(&self, key: &str, body: Value) -> (u16, Value) {
+        let (at, body) = (self.at.to_string(), body.to_string());
+        let answer = reqwest::Client::new()
+            .post(format!("{}/webhook/{}", self.bridge.url, self.account))
+            .header("x-holdfast-timestamp", &at)
+            .header("x-holdfast-signature", signature(self.secret, &at, &body))
+            .header("idempotency-key", key)
+            .body(body)
+            .send()
+            .await
+            .unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap_or_default())
+    }
+}
+
+async fn world() -> (World, Bridge, AccountId) {
+    let world = World::new().await;
+    let account =
+        world.account("webhook", json!({"allow": ["anna"]}), json!({"secret": SECRET})).await;
+    let bridge = world.bridge().await;
+    (world, bridge, account.id)
+}
+
+#[tokio::test]
+async fn a_signed_message_is_taken_and_its_repetition_is_known() {
+    let (world, bridge, account) = world().await;
+    let program = Program::new(&bridge, account);
+    let body = json!({"sender": "anna", "sender_name": "Anna", "text": "hello"});
+
+    let first = program.post("k1", body.clone()).await;
+    let again = program.post("k1", body).await;
+
+    let told =
+        |duplicate| json!({"message_id": "msg_1", "session_id": "ses_1", "duplicate": duplicate});
+    assert_eq!(first, (202, told(false)));
+    assert_eq!(again, (200, told(true)));
+    assert_eq!(world.gateway.texts(), ["hello"]);
+    assert_eq!(world.gateway.tenants(), [world.tenant]);
+    let metrics = bridge.metrics().await;
+    for outcome in ["accepted", "duplicate"] {
+        let counted =
+            format!("holdfast_bridge_updates_total{{channel=\"webhook\",outcome=\"{outcome}\"}} 1");
+        assert!(metrics.contains(&counted), "{metrics}");
+    }
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn an_account_speaks_in_its_own_tenants_name_and_with_its_own_secret() {
+    use holdfast_directory::{Actor, NewAccount};
+
+    let (world, bridge, ours) = world().await;
+    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await.unwrap();
+    let new = NewAccount {
+        channel: "webhook".into(),
+        name: "default".into(),
+        enabled: true,
+        settings: json!({"allow": ["anna"]}),
+        secrets: Some(json!({"secret": "their-secret-0123456789"})),
+    };
+    let theirs = world.directory.create_account(other.id, Actor::Operator, new).await.unwrap().id;
+    let body = json!({"sender": "anna", "text": "hello"});
+    let their_program =
+        Program { secret: "their-secret-0123456789", ..Program::new(&bridge, theirs) };
+    crate::world::eventually("the account is served", async || {
+        their_program.post("k", body.clone()).await.0 != 401
+    })
+    .await;
+
+    let with_our_secret = Program::new(&bridge, theirs).post("k2", body.clone()).await;
+    let with_theirs = Program { secret: "their-secret-0123456789", ..Program::new(&bridge, ours) };
+
+    assert_eq!(with_our_secret.0, 401);
+    assert_eq!(with_theirs.post("k2", body).await.0, 401);
+    assert_eq!(world.gateway.tenants(), [other.id]);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_wrong_signature_or_a_stale_timestamp_gets_nowhere() {
+    let (world, bridge, account) = world().await;
+    let body = json!({"sender": "anna", "text": "hello"});
+    let program = Program::new(&bridge, account);
+    let refused = (401, json!({"error": "not authenticated"}));
+
+    let forged = Program { secret: "another-secret-0123456789", ..Program::new(&bridge, account) };
+    assert_eq!(forged.post("k", body.clone()).await, refused);
+    for at in [now() - 310, now() + 310] {
+        let stale = Program { at, ..Program::new(&bridge, account) };
+        assert_eq!(stale.post("k", body.clone()).await, refused);
+    }
+    let nobodys = Program::new(&bridge, AccountId::generate());
+    assert_eq!(nobodys.post("k", body.clone()).await, refused);
+
+    assert_eq!(world.gateway.calls(), 0);
+    assert_eq!(program.post("k", body).await.0, 202);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_was_not_agreed_is_refused_with_the_reason() {
+    let (world, bridge, account) = world().await;
+    let program = Program::new(&bridge, account);
+    let error = async |key: &str, body: Value| {
+        let (status, body) = program.post(key, body).await;
+        (status, body["error"].as_str().unwrap_or_default().to_owned())
+    };
+
+    let (status, why) = error("k", json!({"sender": "anna", "text": "x", "tenant": "y"})).await;
+    assert!(status == 400 && why.contains("unknown field `tenant`"), "{status} {why}");
+    let (status, why) = error("", json!({"sender": "anna", "text": "x"})).await;
+    assert!(status == 400 && why.contains("`idempotency-key`"), "{status} {why}");
+    let (status, why) = error("k", json!({"sender": "mallory", "text": "x"})).await;
+    assert!(status == 403 && why.contains("`mallory`"), "{status} {why}");
+    let (status, _) = error("k", json!({"sender": "anna", "text": "x".repeat(600_000)})).await;
+    assert_eq!(status, 413);
+
+    assert_eq!(world.gateway.calls(), 0);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn what_the_gateway_says_is_passed_on_without_its_insides() {
+    let (world, bridge, account) = world().await;
+    let program = Program::new(&bridge, account);
+    let body = json!({"sender": "anna", "text": "hello"});
+
+    for (status, code, shown) in [
+        (Status::resource_exhausted("200 messages wait"), 429, "200 messages wait"),
+        (Status::aborted("key reused"), 409, "key reused"),
+        (Status::invalid_argument("no such agent"), 422, "no such agent"),
+        (Status::internal("secret detail"), 503, "not now: send it again with the same key"),
+    ] {
+        world.gateway.refuse(Some(status));
+        let told = program.post("k", body.clone()).await;
+        assert_eq!(told, (code, json!({"error": shown})));
+    }
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_away_for_a_moment_is_waited_for() {
+    let (world, bridge, account) = world().await;
+    let program = Program::new(&bridge, account);
+    world.gateway.refuse(Some(Status::unavailable("restarting")));
+
+    let (told, ()) =
+        tokio::join!(program.post("k", json!({"sender": "anna", "text": "hello"})), async {
+            crate::world::eventually("it was offered", async || world.gateway.calls() > 1).await;
+            world.gateway.refuse(None);
+        });
+
+    assert_eq!(told.0, 202);
+    assert_eq!(world.gateway.texts(), ["hello"]);
+    bridge.stop().await;
+}

@@ -1,0 +1,230 @@
+//! A bridge over backends of its own.
+
+use std::time::Duration;
+
+use channel_bridge::{App, Config};
+use holdfast_bus::Bus;
+use holdfast_directory::{Account, Actor, Directory, NewAccount, Seal};
+use holdfast_pg::Pools;
+use holdfast_session::{Completion, DeliveryView, NewDelivery, NewMessage, Outcome, Sessions};
+use holdfast_testkit::{Database, FakeTelegram, nats, redis};
+use holdfast_types::{
+    AccountId, AgentId, AgentName, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, SessionKey,
+    Source, Target, TenantId, Usage, Wait,
+};
+use jiff::Timestamp;
+use serde_json::Value;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::gateway::FakeGateway;
+
+pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
+pub const TOKEN: &str = "42:TEST-token";
+
+const KEK: &str = "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=";
+
+pub struct World {
+    pub tenant: TenantId,
+    pub directory: Directory,
+    pub telegram: FakeTelegram,
+    pub gateway: FakeGateway,
+    pub config: Config,
+    sessions: Sessions,
+    bus: Bus,
+    _database: Database,
+    _nats: nats::Namespace,
+    _redis: redis::Namespace,
+}
+
+/// A bridge that runs.
+pub struct Bridge {
+    pub url: String,
+    stop: CancellationToken,
+    running: JoinHandle<anyhow::Result<()>>,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        holdfast_kit::tls::install_crypto();
+        holdfast_kit::metrics::install().unwrap();
+        let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        })
+        .await
+        .unwrap();
+        let (nats, redis) =
+            (nats::Namespace::create().await.unwrap(), redis::Namespace::create().await.unwrap());
+        let telegram = FakeTelegram::start().await.unwrap();
+        let gateway = FakeGateway::start(SECRET).await;
+
+        let mut config = Config::default();
+        config.bridge.listen = "127.0.0.1:0".parse().unwrap();
+        config.bridge.telegram.api_base = telegram.url();
+        config.bridge.telegram.poll_timeout = Duration::from_secs(5);
+        config.bridge.webhook.allow_private = true;
+        config.bridge.refresh = Duration::from_millis(100);
+        config.database.url = database.url().into();
+        config.database.pool_size = 6;
+        config.nats.url = nats.url().into();
+        config.nats.prefix = nats.prefix().into();
+        config.redis.url = redis.url().into();
+        config.redis.prefix = redis.prefix().into();
+        config.mesh.secret = SECRET.into();
+        config.mesh.gateway_url = gateway.url.clone();
+        config.secrets.kek = KEK.into();
+
+        let pools = Pools::lazy(&config.database, "test").unwrap();
+        let seal = Seal::new(&KEK.into()).unwrap();
+        let directory = Directory::new(pools.clone(), seal, "pepper".into());
+        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await.unwrap();
+        Self {
+            tenant: tenant.id,
+            directory,
+            telegram,
+            gateway,
+            sessions: Sessions::new(pools),
+            bus: Bus::connect(&config.nats, "test").await.unwrap(),
+            config,
+            _database: database,
+            _nats: nats,
+            _redis: redis,
+        }
+    }
+
+    pub async fn bridge(&self) -> Bridge {
+        self.bridge_with(self.config.clone()).await
+    }
+
+    pub async fn bridge_with(&self, config: Config) -> Bridge {
+        let app = App::connect(config).await.unwrap();
+        let url = format!("http://{}", app.address().unwrap());
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(app.run(stop.clone()));
+        let bridge = Bridge { url, stop, running };
+        eventually("the bridge is ready", async || {
+            let ready = reqwest::get(format!("{}/readyz", bridge.url)).await;
+            ready.is_ok_and(|ready| ready.status().is_success())
+        })
+        .await;
+        bridge
+    }
+
+    pub async fn account(&self, channel: &str, settings: Value, secrets: Value) -> Account {
+        let new = NewAccount {
+            channel: channel.into(),
+            name: "default".into(),
+            enabled: true,
+            settings,
+            secrets: Some(secrets),
+        };
+        self.directory.create_account(self.tenant, Actor::Operator, new).await.unwrap()
+    }
+
+    /// What a runner does when an agent has answered: a reply is to be delivered.
+    pub async fn reply(
+        &self,
+        channel: &str,
+        account: AccountId,
+        chat: &str,
+        text: &str,
+    ) -> DeliveryId {
+        self.reply_to(target(channel, account, chat), text).await
+    }
+
+    pub async fn reply_to(&self, target: Target, text: &str) -> DeliveryId {
+        self.reply_of(self.tenant, target, text).await
+    }
+
+    pub async fn reply_of(&self, tenant: TenantId, target: Target, text: &str) -> DeliveryId {
+        let agent = AgentName::new("main");
+        let message = NewMessage {
+            key: SessionKey::api(&agent, &target.chat).unwrap(),
+            agent: AgentId::generate(),
+            label: None,
+            source: Source::Channel(target.account),
+            idem_key: DeliveryId::generate().to_string(),
+            body: Body::text("hi"),
+            target: Some(target.clone()),
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: None,
+        };
+        let accepted = self.sessions.ingest(tenant, message).await.unwrap();
+        let claims = self.sessions.claim(RunnerId::generate(), 1).await.unwrap();
+        let id = DeliveryId::generate();
+        let completion = Completion {
+            run: RunId::from(accepted.message),
+            entries: Vec::<Entry>::new(),
+            done: vec![accepted.seq],
+            outcome: Outcome::Completed,
+            reason: None,
+            reply: None,
+            deliveries: vec![NewDelivery { target: target.clone(), text: text.to_owned(), id }],
+            usage: Usage::default(),
+            model: "demo:test".into(),
+            steps: 1,
+            started_at: Timestamp::now(),
+            wait: Wait::Anything,
+            last_target: None,
+        };
+        self.sessions.complete(&claims[0], completion).await.unwrap();
+        self.bus.wake_deliver(&target.channel);
+        id
+    }
+
+    pub async fn deliveries(&self) -> Vec<DeliveryView> {
+        let mut all = self.sessions.deliveries(self.tenant, None, 100).await.unwrap();
+        all.sort_by_key(|delivery| delivery.created_at);
+        all
+    }
+
+    pub async fn delivery(&self, id: DeliveryId) -> DeliveryView {
+        self.deliveries().await.into_iter().find(|delivery| delivery.id == id).unwrap()
+    }
+
+    /// Waits until a delivery is in a state.
+    pub async fn delivered(&self, id: DeliveryId, state: &str) -> DeliveryView {
+        eventually(state, async || self.delivery(id).await.state == state).await;
+        self.delivery(id).await
+    }
+
+    /// Waits until the gateway has so many messages.
+    pub async fn taken(&self, count: usize) {
+        eventually("the gateway has the messages", async || self.gateway.taken().len() >= count)
+            .await;
+    }
+
+    /// Waits until the bot has nothing to say any more: all that came is confirmed.
+    pub async fn confirmed(&self) {
+        eventually("all is confirmed", async || self.telegram.pending(TOKEN) == 0).await;
+    }
+}
+
+impl Bridge {
+    pub async fn stop(self) {
+        self.stop.cancel();
+        timeout(Duration::from_secs(20), self.running).await.unwrap().unwrap().unwrap();
+    }
+
+    pub async fn metrics(&self) -> String {
+        reqwest::get(format!("{}/metrics", self.url)).await.unwrap().text().await.unwrap()
+    }
+}
+
+pub fn target(channel: &str, account: AccountId, chat: &str) -> Target {
+    Target { channel: channel.into(), account, chat: chat.into(), thread: None, reply_to: None }
+}
+
+/// Waits until it is so, and fails if that takes longer than anything should.
+pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let until = Instant::now() + Duration::from_secs(15);
+    while !is_so().await {
+        assert!(Instant::now() < until, "waited in vain until {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+}

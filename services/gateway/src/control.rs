@@ -1,0 +1,149 @@
+//! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
+//! channels, routing, sessions, operations.
+//!
+//! To put them behind the door: make one [`State`] and call [`add_services`].
+//! Handlers parse, call and convert; they decide nothing but who may.
+
+mod accounts;
+mod agents;
+mod keys;
+mod providers;
+mod routing;
+mod tenants;
+
+use std::collections::HashMap;
+
+use holdfast_bus::Bus;
+use holdfast_directory::{Actor, Directory};
+use holdfast_grpc::Caller;
+use holdfast_proto::gateway::v1::{
+    agents_server::AgentsServer, channels_server::ChannelsServer, keys_server::KeysServer,
+    operations_server::OperationsServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
+};
+use holdfast_session::Sessions;
+use holdfast_types::{AgentId, TenantId};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tonic::service::Routes;
+
+use crate::{Error, operations, sessions};
+
+/// What the handlers stand on. Cloning shares it.
+#[derive(Debug, Clone)]
+pub struct State {
+    /// What tenants have.
+    pub directory: Directory,
+    /// Their conversations.
+    pub sessions: Sessions,
+    /// How runners and bridges are told.
+    pub bus: Bus,
+}
+
+/// Puts the services beside those that are there, each with its limit on a request's size.
+#[must_use]
+pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes {
+    macro_rules! service {
+        ($server:ident, $handler:expr) => {
+            $server::new($handler(state.clone())).max_decoding_message_size(body_limit)
+        };
+    }
+    routes
+        .add_service(service!(AgentsServer, agents::Agents))
+        .add_service(service!(ProvidersServer, providers::Providers))
+        .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(TenantsServer, tenants::Tenants))
+        .add_service(service!(ChannelsServer, accounts::Channels))
+        .add_service(service!(RoutingServer, routing::Routing))
+        .add_service(service!(SessionsServer, sessions::Handler))
+        .add_service(service!(OperationsServer, operations::Handler))
+}
+
+impl State {
+    /// The names of a tenant's agents.
+    pub(crate) async fn agent_names(&self, tenant: TenantId) -> Result<AgentNames, Error> {
+        let agents = self.directory.agents(tenant).await?;
+        let names = agents.into_iter().map(|agent| (agent.id, agent.name.to_string()));
+        Ok(AgentNames(names.collect()))
+    }
+}
+
+/// What agents are called.
+pub(crate) struct AgentNames(HashMap<AgentId, String>);
+
+impl AgentNames {
+    /// An agent's name; of one that was deleted there is only its id.
+    pub(crate) fn of(&self, id: AgentId) -> String {
+        self.0.get(&id).cloned().unwrap_or_else(|| id.to_string())
+    }
+}
+
+/// Who is written into the audit log.
+pub(crate) fn actor(caller: &Caller) -> Actor {
+    caller.key.map_or(Actor::Operator, Actor::Key)
+}
+
+/// A moment, as the contracts have it.
+pub(crate) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+/// The message that a request cannot do without.
+pub(crate) fn given<T>(field: &'static str, message: Option<T>) -> Result<T, Error> {
+    message.ok_or(Error::Missing(field))
+}
+
+/// A text, or nothing if it is empty.
+pub(crate) fn some(text: String) -> Option<String> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// How many are asked for: `usual` if it is not said, and never more than `most`.
+pub(crate) fn limit(asked: u32, usual: u32, most: u32) -> Result<i64, Error> {
+    match asked {
+        0 => Ok(usual.into()),
+        asked if asked <= most => Ok(asked.into()),
+        asked => Err(refuse(format!("`limit` is {most} at most, and this one is {asked}"))),
+    }
+}
+
+/// The value that a word stands for; the default one if there is none.
+pub(crate) fn word<T: DeserializeOwned + Default>(
+    field: &'static str,
+    word: &str,
+    wanted: &'static str,
+) -> Result<T, Error> {
+    match word {
+        "" => Ok(T::default()),
+        word => parse_word(field, word, wanted),
+    }
+}
+
+/// The value that a word stands for.
+pub(crate) fn parse_word<T: DeserializeOwned>(
+    field: &'static str,
+    word: &str,
+    wanted: &'static str,
+) -> Result<T, Error> {
+    serde_json::from_value(Value::String(word.to_owned())).map_err(|_| Error::Unknown {
+        field,
+        given: word.chars().take(80).collect(),
+        wanted,
+    })
+}
+
+/// The word that stands for a value.
+pub(crate) fn word_of<T: Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+/// A refusal in words.
+pub(crate) fn refuse(why: String) -> Error {
+    holdfast_directory::Error::Invalid(why).into()
+}
+
+#[cfg(test)]
+mod tests;

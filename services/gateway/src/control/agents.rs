@@ -1,0 +1,192 @@
+//! `Agents`.
+
+use holdfast_directory::{Agent, NewAgent, Settings};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateAgentRequest, CreateAgentResponse, DeleteAgentRequest, DeleteAgentResponse,
+    GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
+    UpdateAgentResponse, agents_server::Agents as Service,
+};
+use holdfast_types::AgentName;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, given, refuse, some, timestamp, word, word_of};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Agents`.
+#[derive(Debug)]
+pub struct Agents(pub State);
+
+#[tonic::async_trait]
+impl Service for Agents {
+    async fn list_agents(
+        &self,
+        request: Request<ListAgentsRequest>,
+    ) -> Result<Response<ListAgentsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let agents = self.0.directory.agents(caller.tenant).await.map_err(Error::from)?;
+
+        let agents = agents.into_iter().map(agent_of).collect();
+        Ok(Response::new(ListAgentsResponse { agents }))
+    }
+
+    async fn get_agent(
+        &self,
+        request: Request<GetAgentRequest>,
+    ) -> Result<Response<GetAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let agent = self.0.directory.agent(caller.tenant, &request.agent).await;
+
+        let agent = Some(agent_of(agent.map_err(Error::from)?));
+        Ok(Response::new(GetAgentResponse { agent }))
+    }
+
+    async fn create_agent(
+        &self,
+        request: Request<CreateAgentRequest>,
+    ) -> Result<Response<CreateAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let new = new_agent(given("agent", request.agent)?)?;
+
+        let agent = self.0.directory.create_agent(caller.tenant, actor(&caller), new).await;
+
+        let agent = Some(agent_of(agent.map_err(Error::from)?));
+        Ok(Response::new(CreateAgentResponse { agent }))
+    }
+
+    async fn update_agent(
+        &self,
+        request: Request<UpdateAgentRequest>,
+    ) -> Result<Response<UpdateAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = given("agent", request.agent)?;
+        let found_by = some(agent.id.clone()).unwrap_or_else(|| agent.name.clone());
+        let new = new_agent(agent)?;
+
+        let by = actor(&caller);
+        let agent = self.0.directory.update_agent(caller.tenant, by, &found_by, new).await;
+
+        let agent = Some(agent_of(agent.map_err(Error::from)?));
+        Ok(Response::new(UpdateAgentResponse { agent }))
+    }
+
+    async fn delete_agent(
+        &self,
+        request: Request<DeleteAgentRequest>,
+    ) -> Result<Response<DeleteAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let by = actor(&caller);
+        let deleted = self.0.directory.delete_agent(caller.tenant, by, &request.agent).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteAgentResponse {}))
+    }
+}
+
+fn agent_of(agent: Agent) -> pb::Agent {
+    let settings = agent.settings;
+    pb::Agent {
+        id: agent.id.to_string(),
+        name: agent.name.to_string(),
+        description: agent.description,
+        instructions: agent.instructions,
+        model: agent.model.unwrap_or_default(),
+        is_default: agent.is_default,
+        queue_mode: word_of(&settings.queue_mode),
+        dm_scope: word_of(&settings.dm_scope),
+        group_scope: word_of(&settings.group_scope),
+        debounce_ms: settings.debounce_ms,
+        time_zone: settings.time_zone,
+        tools: settings.tools.unwrap_or_default(),
+        created_at: Some(timestamp(agent.created_at)),
+        updated_at: Some(timestamp(agent.updated_at)),
+    }
+}
+
+/// What is empty or 0 is as usual; an empty list of tools is all of them.
+fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
+    let usual = Settings::default();
+    let settings = Settings {
+        queue_mode: word("queue_mode", &agent.queue_mode, "steer, followup, collect or interrupt")?,
+        dm_scope: word(
+            "dm_scope",
+            &agent.dm_scope,
+            "main, per-peer, per-channel-peer or per-account-channel-peer",
+        )?,
+        group_scope: word("group_scope", &agent.group_scope, "group or group-user")?,
+        debounce_ms: match agent.debounce_ms {
+            0 => usual.debounce_ms,
+            given => given,
+        },
+        time_zone: some(agent.time_zone).unwrap_or(usual.time_zone),
+        tools: Some(agent.tools).filter(|tools| !tools.is_empty()),
+    };
+    Ok(NewAgent {
+        name: name(&agent.name)?,
+        description: agent.description,
+        instructions: agent.instructions,
+        model: some(agent.model),
+        is_default: agent.is_default,
+        settings,
+    })
+}
+
+/// Any text makes a name, but one without a usable character would make `main`.
+fn name(text: &str) -> Result<AgentName, Error> {
+    if text.contains(|c: char| c.is_ascii_alphanumeric()) {
+        return Ok(AgentName::new(text));
+    }
+    let shown: String = text.chars().take(80).collect();
+    Err(refuse(format!("`{shown}` makes no agent's name: use letters a-z, digits, `-` and `_`")))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{DmScope, QueueMode};
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_as_usual() {
+        let new = new_agent(pb::Agent { name: "Study Coach".into(), ..Default::default() });
+
+        let new = new.unwrap();
+        assert_eq!(new.name.as_str(), "study-coach");
+        assert_eq!(new.settings, Settings::default());
+        assert_eq!(new.model, None);
+    }
+
+    #[test]
+    fn what_is_said_is_taken_or_refused_with_what_to_say() {
+        let agent = pb::Agent {
+            name: "coach".into(),
+            queue_mode: "collect".into(),
+            dm_scope: "per-peer".into(),
+            tools: vec!["web_search".into()],
+            ..Default::default()
+        };
+        let new = new_agent(agent.clone()).unwrap();
+        let wrong = new_agent(pb::Agent { group_scope: "all".into(), ..agent });
+
+        assert_eq!(new.settings.queue_mode, QueueMode::Collect);
+        assert_eq!(new.settings.dm_scope, DmScope::PerPeer);
+        assert_eq!(new.settings.tools, Some(vec!["web_search".to_owned()]));
+        let told = wrong.unwrap_err().to_string();
+        assert_eq!(told, "`group_scope` is `all`: write group or group-user");
+    }
+
+    #[test]
+    fn a_name_without_a_usable_character_does_not_become_main() {
+        for text in ["", "语", "--", "_"] {
+            assert!(name(text).is_err(), "{text}");
+        }
+    }
+}

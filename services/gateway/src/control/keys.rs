@@ -1,0 +1,82 @@
+//! `Keys`.
+
+use std::time::Duration;
+
+use holdfast_directory::{Key, NewKey};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateKeyRequest, CreateKeyResponse, ListKeysRequest, ListKeysResponse,
+    RevokeKeyRequest, RevokeKeyResponse, keys_server::Keys as Service,
+};
+use secrecy::ExposeSecret as _;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, timestamp};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Keys`.
+#[derive(Debug)]
+pub struct Keys(pub State);
+
+#[tonic::async_trait]
+impl Service for Keys {
+    async fn list_keys(
+        &self,
+        request: Request<ListKeysRequest>,
+    ) -> Result<Response<ListKeysResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let keys = self.0.directory.keys(caller.tenant).await.map_err(Error::from)?;
+
+        Ok(Response::new(ListKeysResponse { keys: keys.into_iter().map(key_of).collect() }))
+    }
+
+    async fn create_key(
+        &self,
+        request: Request<CreateKeyRequest>,
+    ) -> Result<Response<CreateKeyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        // Otherwise an admin of one tenant could make themselves the platform's.
+        if request.scopes.iter().any(|scope| scope == Scope::Platform.as_str()) {
+            require(&caller, Scope::Platform)?;
+        }
+        let lifetime = match request.lifetime_seconds {
+            0 => None,
+            seconds => Some(Duration::from_secs(seconds)),
+        };
+        let new = NewKey { name: request.name, scopes: request.scopes, lifetime };
+
+        let made = self.0.directory.create_key(caller.tenant, actor(&caller), new).await;
+
+        let (key, secret) = made.map_err(Error::from)?;
+        let secret = secret.expose_secret().to_owned();
+        Ok(Response::new(CreateKeyResponse { key: Some(key_of(key)), secret }))
+    }
+
+    async fn revoke_key(
+        &self,
+        request: Request<RevokeKeyRequest>,
+    ) -> Result<Response<RevokeKeyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let id = request.id.parse().map_err(Error::from)?;
+
+        let revoked = self.0.directory.revoke_key(caller.tenant, actor(&caller), id).await;
+
+        revoked.map_err(Error::from)?;
+        Ok(Response::new(RevokeKeyResponse {}))
+    }
+}
+
+fn key_of(key: Key) -> pb::Key {
+    pb::Key {
+        id: key.id.to_string(),
+        name: key.name,
+        scopes: key.scopes,
+        created_at: Some(timestamp(key.created_at)),
+        expires_at: key.expires_at.map(timestamp),
+        revoked_at: key.revoked_at.map(timestamp),
+    }
+}

@@ -1,0 +1,78 @@
+//! `Providers`.
+
+use holdfast_directory::{NewProvider, Provider, ProviderKind};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteProviderRequest, DeleteProviderResponse, ListProvidersRequest,
+    ListProvidersResponse, PutProviderRequest, PutProviderResponse,
+    providers_server::Providers as Service,
+};
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, given, some};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Providers`.
+#[derive(Debug)]
+pub struct Providers(pub State);
+
+#[tonic::async_trait]
+impl Service for Providers {
+    async fn list_providers(
+        &self,
+        request: Request<ListProvidersRequest>,
+    ) -> Result<Response<ListProvidersResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let providers = self.0.directory.providers(caller.tenant).await.map_err(Error::from)?;
+
+        let providers = providers.into_iter().map(provider_of).collect();
+        Ok(Response::new(ListProvidersResponse { providers }))
+    }
+
+    async fn put_provider(
+        &self,
+        request: Request<PutProviderRequest>,
+    ) -> Result<Response<PutProviderResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let provider = given("provider", request.provider)?;
+        let new = NewProvider {
+            kind: ProviderKind::parse(&provider.kind).map_err(Error::from)?,
+            name: provider.name,
+            base_url: provider.base_url,
+            api_key: some(request.api_key).map(Into::into),
+            default_model: some(provider.default_model),
+        };
+
+        let provider = self.0.directory.put_provider(caller.tenant, actor(&caller), new).await;
+
+        let provider = Some(provider_of(provider.map_err(Error::from)?));
+        Ok(Response::new(PutProviderResponse { provider }))
+    }
+
+    async fn delete_provider(
+        &self,
+        request: Request<DeleteProviderRequest>,
+    ) -> Result<Response<DeleteProviderResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let by = actor(&caller);
+        let deleted = self.0.directory.delete_provider(caller.tenant, by, &request.name).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteProviderResponse {}))
+    }
+}
+
+fn provider_of(provider: Provider) -> pb::Provider {
+    pb::Provider {
+        name: provider.name,
+        kind: provider.kind.as_str().to_owned(),
+        base_url: provider.base_url,
+        has_key: provider.has_key,
+        default_model: provider.default_model.unwrap_or_default(),
+    }
+}

@@ -1,0 +1,283 @@
+//! `Routing`: bindings, rules, identities, and where a message would go.
+
+use holdfast_directory::{Binding, Identity, NewBinding, NewRule, Rule};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateBindingRequest, CreateBindingResponse, DeleteBindingRequest,
+    DeleteBindingResponse, DeleteIdentityRequest, DeleteIdentityResponse, ExplainRequest,
+    ExplainResponse, ListBindingsRequest, ListBindingsResponse, ListIdentitiesRequest,
+    ListIdentitiesResponse, ListRulesRequest, ListRulesResponse, PutIdentityRequest,
+    PutIdentityResponse, PutRulesRequest, PutRulesResponse, routing_server::Routing as Service,
+};
+use holdfast_types::{Peer, PeerKind};
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use super::{AgentNames, State, actor, given, parse_word, refuse, some};
+use crate::{
+    Error,
+    auth::require,
+    routing::{Inbound, route},
+};
+
+/// Answers `holdfast.gateway.v1.Routing`.
+#[derive(Debug)]
+pub struct Routing(pub State);
+
+#[tonic::async_trait]
+impl Service for Routing {
+    async fn list_bindings(
+        &self,
+        request: Request<ListBindingsRequest>,
+    ) -> Result<Response<ListBindingsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let bindings = self.0.directory.bindings(caller.tenant).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let bindings = bindings.into_iter().map(|binding| binding_of(binding, &names)).collect();
+        Ok(Response::new(ListBindingsResponse { bindings }))
+    }
+
+    async fn create_binding(
+        &self,
+        request: Request<CreateBindingRequest>,
+    ) -> Result<Response<CreateBindingResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let new = new_binding(given("binding", request.binding)?)?;
+
+        let made = self.0.directory.create_binding(caller.tenant, actor(&caller), new).await;
+
+        let binding = made.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+        let binding = Some(binding_of(binding, &names));
+        Ok(Response::new(CreateBindingResponse { binding }))
+    }
+
+    async fn delete_binding(
+        &self,
+        request: Request<DeleteBindingRequest>,
+    ) -> Result<Response<DeleteBindingResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let id = Uuid::try_parse(&request.id).map_err(|_| Error::Unknown {
+            field: "id",
+            given: request.id.chars().take(80).collect(),
+            wanted: "a binding's id, as `ListBindings` shows it",
+        })?;
+
+        let deleted = self.0.directory.delete_binding(caller.tenant, actor(&caller), id).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteBindingResponse {}))
+    }
+
+    async fn list_rules(
+        &self,
+        request: Request<ListRulesRequest>,
+    ) -> Result<Response<ListRulesResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let rules = self.0.directory.rules(caller.tenant).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let rules = rules.into_iter().map(|rule| rule_of(rule, &names)).collect();
+        Ok(Response::new(ListRulesResponse { rules }))
+    }
+
+    async fn put_rules(
+        &self,
+        request: Request<PutRulesRequest>,
+    ) -> Result<Response<PutRulesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let rules = request.rules.into_iter().map(new_rule).collect();
+
+        let put = self.0.directory.put_rules(caller.tenant, actor(&caller), rules).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutRulesResponse {}))
+    }
+
+    async fn list_identities(
+        &self,
+        request: Request<ListIdentitiesRequest>,
+    ) -> Result<Response<ListIdentitiesResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let identities = self.0.directory.identities(caller.tenant).await.map_err(Error::from)?;
+
+        let identity =
+            |Identity { channel, peer, canonical }| pb::Identity { channel, peer, canonical };
+        let identities = identities.into_iter().map(identity).collect();
+        Ok(Response::new(ListIdentitiesResponse { identities }))
+    }
+
+    async fn put_identity(
+        &self,
+        request: Request<PutIdentityRequest>,
+    ) -> Result<Response<PutIdentityResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let pb::Identity { channel, peer, canonical } = given("identity", request.identity)?;
+        let identity = Identity { channel, peer, canonical };
+
+        let put = self.0.directory.put_identity(caller.tenant, actor(&caller), identity).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutIdentityResponse {}))
+    }
+
+    async fn delete_identity(
+        &self,
+        request: Request<DeleteIdentityRequest>,
+    ) -> Result<Response<DeleteIdentityResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let DeleteIdentityRequest { channel, peer } = request;
+
+        let directory = &self.0.directory;
+        let deleted =
+            directory.delete_identity(caller.tenant, actor(&caller), &channel, &peer).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteIdentityResponse {}))
+    }
+
+    async fn explain(
+        &self,
+        request: Request<ExplainRequest>,
+    ) -> Result<Response<ExplainResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let inbound = Inbound::try_from(request)?;
+
+        let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
+        let routed = route(&routing, &inbound).map_err(Error::from)?;
+
+        Ok(Response::new(ExplainResponse {
+            agent: routed.agent.name.to_string(),
+            session_key: routed.key.to_string(),
+            main_session_key: routed.main_key.to_string(),
+            matched_by: routed.matched_by.to_string(),
+        }))
+    }
+}
+
+fn new_binding(binding: pb::Binding) -> Result<NewBinding, Error> {
+    Ok(NewBinding {
+        peer: peer("peer_kind", &binding.peer_kind, binding.peer_id)?,
+        channel: binding.channel,
+        account: binding.account,
+        guild: some(binding.guild),
+        team: some(binding.team),
+        agent: binding.agent,
+    })
+}
+
+fn new_rule(rule: pb::Rule) -> NewRule {
+    // Tools that are named are meant, whatever the flag says.
+    let given = rule.tools_given || !rule.tools.is_empty();
+    NewRule {
+        channel: some(rule.channel),
+        user_id: some(rule.user_id),
+        pattern: some(rule.pattern),
+        agent: rule.agent,
+        tools: given.then_some(rule.tools),
+    }
+}
+
+impl TryFrom<ExplainRequest> for Inbound {
+    type Error = Error;
+
+    fn try_from(request: ExplainRequest) -> Result<Self, Error> {
+        let direct = || Peer { kind: PeerKind::Direct, id: String::new() };
+        let parent = peer("parent_peer_kind", &request.parent_peer_kind, request.parent_peer_id)?;
+        Ok(Self {
+            channel: request.channel,
+            account: request.account,
+            peer: peer("peer_kind", &request.peer_kind, request.peer_id)?.unwrap_or_else(direct),
+            parent,
+            thread: some(request.thread),
+            guild: some(request.guild),
+            team: some(request.team),
+            sender: some(request.sender_id),
+            text: request.text,
+        })
+    }
+}
+
+/// A counterpart, if there is one: neither its kind nor its id goes without the other.
+fn peer(field: &'static str, kind: &str, id: String) -> Result<Option<Peer>, Error> {
+    match (kind.trim().to_lowercase().as_str(), id.is_empty()) {
+        ("", true) => Ok(None),
+        ("", false) => Err(Error::Missing(field)),
+        (kind, false) => {
+            let kind = parse_word(field, kind, "direct, group or channel")?;
+            Ok(Some(Peer { kind, id }))
+        }
+        (_, true) => Err(refuse(format!("`{field}` is given, and no id with it"))),
+    }
+}
+
+fn binding_of(binding: Binding, names: &AgentNames) -> pb::Binding {
+    let (peer_kind, peer_id) = match binding.peer {
+        Some(peer) => (peer.kind.as_str().to_owned(), peer.id),
+        None => (String::new(), String::new()),
+    };
+    pb::Binding {
+        id: binding.id.to_string(),
+        channel: binding.channel,
+        account: binding.account,
+        peer_kind,
+        peer_id,
+        guild: binding.guild.unwrap_or_default(),
+        team: binding.team.unwrap_or_default(),
+        agent: names.of(binding.agent),
+    }
+}
+
+fn rule_of(rule: Rule, names: &AgentNames) -> pb::Rule {
+    pb::Rule {
+        channel: rule.channel.unwrap_or_default(),
+        user_id: rule.user_id.unwrap_or_default(),
+        pattern: rule.pattern.map(|pattern| pattern.as_str().to_owned()).unwrap_or_default(),
+        agent: names.of(rule.agent),
+        tools_given: rule.tools.is_some(),
+        tools: rule.tools.unwrap_or_default(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_has_a_kind_and_an_id_or_neither() {
+        let id = || "7".to_owned();
+
+        assert_eq!(peer("peer_kind", "", String::new()).unwrap(), None);
+        let group = Peer { kind: PeerKind::Group, id: id() };
+        assert_eq!(peer("peer_kind", " Group", id()).unwrap(), Some(group));
+        assert!(peer("peer_kind", "", id()).is_err());
+        assert!(peer("peer_kind", "direct", String::new()).is_err());
+        assert!(peer("peer_kind", "dm", id()).is_err());
+    }
+
+    #[test]
+    fn a_rule_says_whether_it_has_tools() {
+        let rule = |tools: &[&str], tools_given| {
+            let tools = tools.iter().map(|&tool| tool.to_owned()).collect();
+            new_rule(pb::Rule { tools, tools_given, ..Default::default() }).tools
+        };
+
+        assert_eq!(rule(&[], false), None);
+        assert_eq!(rule(&[], true), Some(Vec::new()));
+        assert_eq!(rule(&["x"], true), Some(vec!["x".to_owned()]));
+        assert_eq!(rule(&["x"], false), Some(vec!["x".to_owned()]));
+    }
+}

@@ -1,0 +1,110 @@
+//! `Tenants`: for whoever runs the platform.
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use holdfast_directory::{Tenant, TenantChanges, TenantState};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, CreateTenantRequest, CreateTenantResponse, ListTenantsRequest, ListTenantsResponse,
+    UpdateTenantRequest, UpdateTenantResponse, tenants_server::Tenants as Service,
+};
+use secrecy::ExposeSecret as _;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, given, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+/// The largest share of the runners beside others'.
+const MOST_WEIGHT: u32 = 100;
+/// The most sessions of one tenant that may be ready or running at once.
+const MOST_CAP: u32 = 100_000;
+/// Tenants whose share is read at once for a list.
+const AT_ONCE: usize = 4;
+
+/// Answers `holdfast.gateway.v1.Tenants`.
+#[derive(Debug)]
+pub struct Tenants(pub State);
+
+#[tonic::async_trait]
+impl Service for Tenants {
+    async fn list_tenants(
+        &self,
+        request: Request<ListTenantsRequest>,
+    ) -> Result<Response<ListTenantsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Platform)?;
+
+        let tenants = self.0.directory.tenants().await.map_err(Error::from)?;
+        let tenants = stream::iter(tenants.into_iter().map(|tenant| self.with_share(tenant)));
+        let tenants = tenants.buffered(AT_ONCE).try_collect().await?;
+
+        Ok(Response::new(ListTenantsResponse { tenants }))
+    }
+
+    async fn create_tenant(
+        &self,
+        request: Request<CreateTenantRequest>,
+    ) -> Result<Response<CreateTenantResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Platform)?;
+
+        let made = self.0.directory.create_tenant(actor(&caller), &request.name).await;
+
+        let (tenant, secret) = made.map_err(Error::from)?;
+        let tenant = Some(self.with_share(tenant).await?);
+        let secret = secret.expose_secret().to_owned();
+        Ok(Response::new(CreateTenantResponse { tenant, secret }))
+    }
+
+    async fn update_tenant(
+        &self,
+        request: Request<UpdateTenantRequest>,
+    ) -> Result<Response<UpdateTenantResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Platform)?;
+        let wanted = given("tenant", request.tenant)?;
+        let found_by = some(wanted.id).unwrap_or(wanted.name);
+        let state = some(wanted.state).map(|word| TenantState::parse(&word));
+        let state = state.transpose().map_err(Error::from)?;
+        let changes = TenantChanges { state, rate: number(wanted.rate) };
+        let weight = at_most("weight", wanted.weight, MOST_WEIGHT)?;
+        let cap = at_most("cap", wanted.cap, MOST_CAP)?;
+
+        let directory = &self.0.directory;
+        let tenant = directory.tenant(&found_by).await.map_err(Error::from)?;
+        let changed = directory.update_tenant(tenant.id, actor(&caller), changes).await;
+        let tenant = changed.map_err(Error::from)?;
+        if weight.is_some() || cap.is_some() {
+            self.0.sessions.set_share(tenant.id, weight, cap).await.map_err(Error::from)?;
+        }
+
+        let tenant = Some(self.with_share(tenant).await?);
+        Ok(Response::new(UpdateTenantResponse { tenant }))
+    }
+}
+
+impl Tenants {
+    async fn with_share(&self, tenant: Tenant) -> Result<pb::Tenant, Error> {
+        let (weight, cap) = self.0.sessions.share(tenant.id).await?;
+        Ok(pb::Tenant {
+            id: tenant.id.to_string(),
+            name: tenant.name,
+            state: tenant.state.as_str().to_owned(),
+            rate: tenant.rate,
+            weight,
+            cap,
+            created_at: Some(timestamp(tenant.created_at)),
+        })
+    }
+}
+
+/// 0 leaves a field as it is.
+fn number(given: u32) -> Option<u32> {
+    Some(given).filter(|given| *given > 0)
+}
+
+fn at_most(field: &'static str, given: u32, most: u32) -> Result<Option<u32>, Error> {
+    if given > most {
+        return Err(refuse(format!("`{field}` is 1 to {most}, and this one is {given}")));
+    }
+    Ok(number(given))
+}

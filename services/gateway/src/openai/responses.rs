@@ -1,0 +1,161 @@
+//! `POST /v1/responses`.
+
+mod shape;
+mod voice;
+
+use axum::{
+    Extension, Json,
+    extract::{Request, State},
+    response::{IntoResponse as _, Response},
+};
+use holdfast_grpc::{Caller, Scope};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    OpenAi, Refusal,
+    content::{Message, NO_TOOLS, Role, Turn, is_given},
+    converse::{Ask, given_key},
+    sse::{answer, tagged},
+};
+use crate::{auth::require, http::read};
+use shape::{Frame, Shape, Status};
+use voice::Narration;
+
+#[derive(Debug, Deserialize)]
+struct Wanted {
+    #[serde(default)]
+    model: Option<String>,
+    #[serde(default)]
+    input: Option<Input>,
+    #[serde(default)]
+    instructions: Option<String>,
+    #[serde(default)]
+    previous_response_id: Option<String>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    user: Option<String>,
+    #[serde(default)]
+    tools: Option<Value>,
+    #[serde(default)]
+    conversation: Option<Value>,
+    #[serde(default)]
+    background: Option<bool>,
+    #[serde(default)]
+    text: Option<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Input {
+    Text(String),
+    Items(Vec<Message>),
+}
+
+/// Answers, at once or as a stream.
+pub async fn respond(
+    State(api): State<OpenAi>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    require(&caller, Scope::Chat)?;
+    let key = given_key(request.headers())?;
+    let wanted: Wanted = read(request, api.body_limit, api.body_timeout).await?;
+    let stream = wanted.stream.unwrap_or_default();
+    let instructions = wanted.instructions.clone();
+    let ask = wanted.check()?;
+    let (model, previous, user) = (ask.model.clone(), ask.previous.clone(), ask.user.clone());
+
+    let follow = api.ask(&caller, key, ask).await?;
+
+    let tags = tagged(&follow);
+    let frame = Frame { message: follow.message(), model, instructions, previous, user };
+    if stream {
+        return Ok((tags, answer(follow, Narration::new(frame), api.heartbeat)).into_response());
+    }
+    let finished = follow.finish(api.answer_timeout).await?;
+    if let Some(refusal) = Refusal::of(&finished) {
+        return Ok((tags, refusal).into_response());
+    }
+    let texts = [finished.text.as_str()];
+    let shape = Shape::new(&frame, Status::Completed, &texts).with_usage(finished.usage);
+    Ok((tags, Json(shape)).into_response())
+}
+
+impl Wanted {
+    /// Refuses what cannot be done, rather than doing something else.
+    fn check(self) -> Result<Ask, Refusal> {
+        if self.tools.as_ref().is_some_and(is_given) {
+            return Err(Refusal::unsupported("tools", NO_TOOLS));
+        }
+        if self.conversation.as_ref().is_some_and(is_given) {
+            let message =
+                "conversations are not supported yet: use `previous_response_id`, or `user`";
+            return Err(Refusal::unsupported("conversation", message));
+        }
+        if self.background.unwrap_or_default() {
+            let message = "background responses are not supported yet: leave `background` out";
+            return Err(Refusal::unsupported("background", message));
+        }
+        let format = self.text.as_ref().and_then(|text| text.pointer("/format/type"));
+        if format.is_some_and(|format| format != "text") {
+            let message = "only `text` is supported yet: ask for the form in the message itself";
+            return Err(Refusal::unsupported("text", message));
+        }
+        let model = self.model.unwrap_or_default();
+        if model.is_empty() {
+            return Err(Refusal::field("model", "`model` is missing: write `holdfast`"));
+        }
+        let told = self.instructions.filter(|text| !text.trim().is_empty());
+        let told = told.map(|text| Turn { role: Role::System, text });
+        let said = match self.input {
+            Some(Input::Text(text)) => vec![Turn { role: Role::User, text }],
+            Some(Input::Items(items)) => {
+                items.into_iter().map(|item| item.read("input")).collect::<Result<_, _>>()?
+            }
+            None => return Err(Refusal::field("input", "`input` is missing: say something")),
+        };
+        let turns = told.into_iter().chain(said).collect();
+        let previous = self.previous_response_id.filter(|id| !id.is_empty());
+        Ok(Ask { model, user: self.user, previous, turns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(wanted: Value) -> Result<Ask, Refusal> {
+        serde_json::from_value::<Wanted>(wanted).unwrap().check()
+    }
+
+    #[test]
+    fn instructions_come_before_what_is_said() {
+        let ask = check(json!({"model": "holdfast", "instructions": "Rhyme.", "input": "hi"}));
+
+        let turns = ask.unwrap().turns;
+        assert_eq!(turns[0], Turn { role: Role::System, text: "Rhyme.".into() });
+        assert_eq!(turns[1], Turn { role: Role::User, text: "hi".into() });
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for extra in [
+            json!({"tools": [{"type": "web_search"}]}),
+            json!({"conversation": "conv_1"}),
+            json!({"background": true}),
+            json!({"text": {"format": {"type": "json_schema"}}}),
+            json!({"input": null}),
+            json!({"model": ""}),
+        ] {
+            let mut wanted = json!({"model": "holdfast", "input": "hi"});
+            for (key, value) in extra.as_object().unwrap() {
+                wanted[key] = value.clone();
+            }
+            assert!(check(wanted).is_err(), "{extra}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A response, as the Responses API shows it.
+
+use holdfast_types::{MessageId, Usage};
+use serde::Serialize;
+
+use super::super::{Refusal, sse::made_at};
+
+/// What stays the same from the first to the last that is said of one response.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// The message that is answered.
+    pub message: MessageId,
+    /// The model, as it was asked for.
+    pub model: String,
+    /// The instructions, as they were sent.
+    pub instructions: Option<String>,
+    /// The response that it goes on from.
+    pub previous: Option<String>,
+    /// The user, as it was sent.
+    pub user: Option<String>,
+}
+
+impl Frame {
+    /// The id of the part's output item.
+    pub fn item_id(&self, part: usize) -> String {
+        format!("msg_{}_{part}", self.message.as_uuid().simple())
+    }
+}
+
+/// How a response stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It is being made.
+    InProgress,
+    /// It is whole.
+    Completed,
+    /// There is none.
+    Failed,
+}
+
+/// The response object.
+#[derive(Debug, Serialize)]
+pub struct Shape<'a> {
+    id: String,
+    object: &'static str,
+    created_at: u64,
+    status: Status,
+    error: Option<Trouble<'a>>,
+    incomplete_details: Option<()>,
+    instructions: Option<&'a str>,
+    max_output_tokens: Option<u64>,
+    model: &'a str,
+    output: Vec<Item<'a>>,
+    parallel_tool_calls: bool,
+    previous_response_id: Option<&'a str>,
+    reasoning: Reasoning,
+    store: bool,
+    temperature: Option<f64>,
+    text: Text,
+    tool_choice: &'static str,
+    tools: [(); 0],
+    top_p: Option<f64>,
+    truncation: &'static str,
+    usage: Option<Tokens>,
+    user: Option<&'a str>,
+    metadata: Metadata,
+}
+
+#[derive(Debug, Serialize)]
+struct Trouble<'a> {
+    code: &'static str,
+    message: &'a str,
+}
+
+#[derive(Debug, Serialize)]
+struct Reasoning {
+    effort: Option<()>,
+    summary: Option<()>,
+}
+
+#[derive(Debug, Serialize)]
+struct Text {
+    format: Format,
+}
+
+#[derive(Debug, Serialize)]
+struct Format {
+    #[serde(rename = "type")]
+    kind: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Metadata {}
+
+/// One message of the output.
+#[derive(Debug, Serialize)]
+pub struct Item<'a> {
+    id: String,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    status: Status,
+    role: &'static str,
+    content: Vec<Part<'a>>,
+}
+
+/// The text of a message.
+#[derive(Debug, Serialize)]
+pub struct Part<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    text: &'a str,
+    annotations: [(); 0],
+}
+
+#[derive(Debug, Serialize)]
+struct Tokens {
+    input_tokens: u64,
+    input_tokens_details: Cached,
+    output_tokens: u64,
+    output_tokens_details: Reasoned,
+    total_tokens: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Cached {
+    cached_tokens: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Reasoned {
+    reasoning_tokens: u64,
+}
+
+impl<'a> Shape<'a> {
+    /// A response whose output is these texts, each a message.
+    pub fn new(frame: &'a Frame, status: Status, texts: &[&'a str]) -> Self {
+        let id = frame.message.as_uuid();
+        let items = texts.iter().enumerate();
+        let output =
+            items.map(|(part, text)| Item::new(frame, part, Status::Completed, Some(text)));
+        Self {
+            id: format!("resp_{}", id.simple()),
+            object: "response",
+            created_at: made_at(id),
+            status,
+            error: None,
+            incomplete_details: None,
+            instructions: frame.instructions.as_deref(),
+            max_output_tokens: None,
+            model: &frame.model,
+            output: output.collect(),
+            parallel_tool_calls: true,
+            previous_response_id: frame.previous.as_deref(),
+            reasoning: Reasoning { effort: None, summary: None },
+            store: true,
+            temperature: None,
+            text: Text { format: Format { kind: "text" } },
+            tool_choice: "auto",
+            tools: [],
+            top_p: None,
+            truncation: "disabled",
+            usage: None,
+            user: frame.user.as_deref(),
+            metadata: Metadata {},
+        }
+    }
+
+    /// With what it cost.
+    pub fn with_usage(self, usage: Usage) -> Self {
+        let usage = Tokens {
+            input_tokens: usage.input,
+            input_tokens_details: Cached { cached_tokens: usage.cached },
+            output_tokens: usage.output,
+            output_tokens_details: Reasoned { reasoning_tokens: 0 },
+            total_tokens: usage.input.saturating_add(usage.output),
+        };
+        Self { usage: Some(usage), ..self }
+    }
+
+    /// With why there is no answer.
+    pub fn with_error(self, refusal: &'a Refusal) -> Self {
+        let error = Trouble { code: refusal.word(), message: refusal.message() };
+        Self { error: Some(error), ..self }
+    }
+}
+
+impl<'a> Item<'a> {
+    /// The message that is a part of the output; without a text it has no content yet.
+    pub fn new(frame: &Frame, part: usize, status: Status, text: Option<&'a str>) -> Self {
+        Self {
+            id: frame.item_id(part),
+            kind: "message",
+            status,
+            role: "assistant",
+            content: text.map(Part::new).into_iter().collect(),
+        }
+    }
+}
+
+impl<'a> Part<'a> {
+    /// A text.
+    pub const fn new(text: &'a str) -> Self {
+        Self { kind: "output_text", text, annotations: [] }
+    }
+}

@@ -1,0 +1,169 @@
+//! `Operations`: what waits, what died, what could not be delivered. Put behind the door by
+//! `control`.
+
+use std::time::Duration;
+
+use holdfast_bus::{Control, ControlKind};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetStatusRequest, GetStatusResponse,
+    ListDeadLettersRequest, ListDeadLettersResponse, ListDeliveriesRequest, ListDeliveriesResponse,
+    RequeueDeadLetterRequest, RequeueDeadLetterResponse, ResendDeliveryRequest,
+    ResendDeliveryResponse, operations_server::Operations as Service,
+};
+use holdfast_session::{DeadLetter, DeliveryView};
+use tonic::{Request, Response, Status};
+
+use crate::{
+    Error,
+    auth::require,
+    control::{State, limit, parse_word, some, timestamp},
+};
+
+const USUAL: u32 = 50;
+const MOST: u32 = 200;
+
+/// Answers `holdfast.gateway.v1.Operations`.
+#[derive(Debug)]
+pub struct Handler(pub State);
+
+#[tonic::async_trait]
+impl Service for Handler {
+    async fn get_status(
+        &self,
+        request: Request<GetStatusRequest>,
+    ) -> Result<Response<GetStatusResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let counts = self.0.sessions.counts(caller.tenant).await.map_err(Error::from)?;
+        let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
+        let tenant = self.0.directory.tenant(&caller.tenant.to_string()).await;
+
+        Ok(Response::new(GetStatusResponse {
+            sessions: counts.sessions.into_iter().collect(),
+            waiting_messages: counts.waiting,
+            oldest_wait_ms: millis(counts.oldest_wait),
+            dead_letters: counts.dead,
+            deliveries: counts.deliveries.into_iter().collect(),
+            agents: i64::try_from(routing.agents().len()).unwrap_or(i64::MAX),
+            tenant: tenant.map_err(Error::from)?.name,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }))
+    }
+
+    async fn list_dead_letters(
+        &self,
+        request: Request<ListDeadLettersRequest>,
+    ) -> Result<Response<ListDeadLettersResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, USUAL, MOST)?;
+
+        let letters = self.0.sessions.dead_letters(caller.tenant, most).await;
+
+        let letters = letters.map_err(Error::from)?.into_iter().map(letter_of).collect();
+        Ok(Response::new(ListDeadLettersResponse { letters }))
+    }
+
+    async fn get_dead_letter(
+        &self,
+        request: Request<GetDeadLetterRequest>,
+    ) -> Result<Response<GetDeadLetterResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let message = request.message_id.parse().map_err(Error::from)?;
+
+        let letter = self.0.sessions.dead_letter(caller.tenant, message).await;
+
+        let letter = Some(letter_of(letter.map_err(Error::from)?));
+        Ok(Response::new(GetDeadLetterResponse { letter }))
+    }
+
+    async fn requeue_dead_letter(
+        &self,
+        request: Request<RequeueDeadLetterRequest>,
+    ) -> Result<Response<RequeueDeadLetterResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let message = request.message_id.parse().map_err(Error::from)?;
+
+        let accepted = self.0.sessions.requeue(caller.tenant, message).await;
+        let accepted = accepted.map_err(Error::from)?;
+        if let Some(after) = accepted.wake {
+            self.0.bus.wake_run(u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        }
+        if let Some(running) = accepted.running {
+            let (session, kind) = (accepted.session, ControlKind::Input);
+            self.0.bus.control(running.owner, &Control { session, kind, epoch: running.epoch });
+        }
+
+        let message_id = accepted.message.to_string();
+        Ok(Response::new(RequeueDeadLetterResponse { message_id, seq: accepted.seq }))
+    }
+
+    async fn list_deliveries(
+        &self,
+        request: Request<ListDeliveriesRequest>,
+    ) -> Result<Response<ListDeliveriesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, USUAL, MOST)?;
+        let wanted = "pending, sending, sent, unknown or dead";
+        let state = some(request.state).map(|state| parse_word("state", &state, wanted));
+
+        let deliveries = self.0.sessions.deliveries(caller.tenant, state.transpose()?, most).await;
+
+        let deliveries = deliveries.map_err(Error::from)?.into_iter();
+        let deliveries = deliveries.map(delivery_of).collect();
+        Ok(Response::new(ListDeliveriesResponse { deliveries }))
+    }
+
+    async fn resend_delivery(
+        &self,
+        request: Request<ResendDeliveryRequest>,
+    ) -> Result<Response<ResendDeliveryResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let id = request.id.parse().map_err(Error::from)?;
+
+        let channel = self.0.sessions.resend(caller.tenant, id).await.map_err(Error::from)?;
+        self.0.bus.wake_deliver(&channel);
+
+        Ok(Response::new(ResendDeliveryResponse {}))
+    }
+}
+
+fn letter_of(letter: DeadLetter) -> pb::DeadLetter {
+    pb::DeadLetter {
+        message_id: letter.message.to_string(),
+        session_id: letter.session.to_string(),
+        seq: letter.seq,
+        source: letter.source,
+        reason: letter.reason,
+        text: letter.body.text,
+        accepted_at: Some(timestamp(letter.accepted_at)),
+        died_at: Some(timestamp(letter.died_at)),
+    }
+}
+
+fn delivery_of(view: DeliveryView) -> pb::Delivery {
+    pb::Delivery {
+        id: view.id.to_string(),
+        session_id: view.session.to_string(),
+        run_id: view.run.to_string(),
+        channel: view.channel,
+        account_id: view.account.to_string(),
+        chat: view.chat,
+        state: view.state,
+        attempt: view.attempt.unsigned_abs(),
+        reason: view.reason.unwrap_or_default(),
+        platform_id: view.platform_id.unwrap_or_default(),
+        created_at: Some(timestamp(view.created_at)),
+        finished_at: view.finished_at.map(timestamp),
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}

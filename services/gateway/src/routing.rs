@@ -1,0 +1,158 @@
+//! Who answers a message from a channel, and in which session. Pure: no clock, no I/O.
+//!
+//! 1. The binding cascade (spec RTE-004): the most specific binding that matches
+//!    chooses the agent.
+//! 2. Where no binding matches, the rules (RTE-001, C-52): the first that matches
+//!    chooses the agent, and may say which tools the turn has.
+//! 3. Else the tenant's default agent. It also stands in for an agent that was
+//!    deleted (RTE-006).
+//!
+//! The session's key is made here of what the platform calls things, and is
+//! never taken from the message: nothing that somebody writes, or names
+//! themselves, reaches a session that is not theirs (RTE-008).
+
+mod cascade;
+mod key;
+
+use std::fmt;
+
+use holdfast_directory::{AgentCard, Routing, Rule};
+use holdfast_types::{InvalidKey, Peer, PeerKind, SessionKey, account_name};
+
+/// What is known of a message from a channel.
+#[derive(Debug, Clone)]
+pub struct Inbound {
+    /// The kind of channel.
+    pub channel: String,
+    /// The account's name; empty is `default`.
+    pub account: String,
+    /// The counterpart: whose direct messages, which group.
+    pub peer: Peer,
+    /// What the counterpart is part of.
+    pub parent: Option<Peer>,
+    /// The topic or thread.
+    pub thread: Option<String>,
+    /// The guild, on platforms that have them.
+    pub guild: Option<String>,
+    /// The team, on platforms that have them.
+    pub team: Option<String>,
+    /// Who wrote it.
+    pub sender: Option<String>,
+    /// What they wrote.
+    pub text: String,
+}
+
+impl Inbound {
+    /// The channel as bindings, rules and identities have it.
+    fn channel(&self) -> String {
+        self.channel.trim().to_lowercase()
+    }
+
+    /// The account as bindings have it.
+    fn account(&self) -> String {
+        account_name(&self.account)
+    }
+
+    /// Who wrote it; in direct messages that is who they are held with.
+    fn author(&self) -> Option<&str> {
+        let direct = (self.peer.kind == PeerKind::Direct).then_some(self.peer.id.as_str());
+        let given = [self.sender.as_deref(), direct].into_iter().flatten();
+        given.map(str::trim).find(|id| !id.is_empty())
+    }
+}
+
+/// What chose the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MatchedBy {
+    /// A binding for the counterpart.
+    Peer,
+    /// A binding for what the counterpart is part of.
+    ParentPeer,
+    /// A binding for the guild.
+    Guild,
+    /// A binding for the team.
+    Team,
+    /// A binding for the account.
+    Account,
+    /// A binding for the whole channel.
+    Channel,
+    /// A rule, by its place; the first is 1.
+    Rule(usize),
+    /// Nothing did.
+    Default,
+}
+
+impl fmt::Display for MatchedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Peer => "binding.peer",
+            Self::ParentPeer => "binding.peer.parent",
+            Self::Guild => "binding.guild",
+            Self::Team => "binding.team",
+            Self::Account => "binding.account",
+            Self::Channel => "binding.channel",
+            Self::Rule(place) => return write!(f, "rule.{place}"),
+            Self::Default => "default",
+        })
+    }
+}
+
+/// Where a message goes, and why.
+#[derive(Debug, Clone)]
+pub struct Routed {
+    /// Who answers.
+    pub agent: AgentCard,
+    /// The session.
+    pub key: SessionKey,
+    /// The agent's main session.
+    pub main_key: SessionKey,
+    /// What chose the agent.
+    pub matched_by: MatchedBy,
+    /// The tools that the turn may use, where a rule says so; `None` leaves the agent's own.
+    #[cfg_attr(not(test), expect(dead_code, reason = "no message carries them to a runner yet"))]
+    pub tools: Option<Vec<String>>,
+}
+
+/// Says where a message goes.
+///
+/// # Errors
+///
+/// If no key can be made of what the message says, which nothing that was tried has done.
+pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey> {
+    let (agent, matched_by, tools) = choose(routing, inbound);
+    Ok(Routed {
+        key: key::session_key(routing, agent, inbound)?,
+        main_key: SessionKey::main(&agent.name),
+        agent: agent.clone(),
+        matched_by,
+        tools,
+    })
+}
+
+fn choose<'r>(
+    routing: &'r Routing,
+    inbound: &Inbound,
+) -> (&'r AgentCard, MatchedBy, Option<Vec<String>>) {
+    if let Some((binding, matched_by)) = cascade::find(routing.bindings(), inbound) {
+        return (routing.agent_or_default(binding.agent), matched_by, None);
+    }
+    let channel = inbound.channel();
+    let found = routing.rules().iter().zip(1..).find(|(rule, _)| matches(rule, &channel, inbound));
+    match found {
+        Some((rule, place)) => {
+            let agent = routing.agent_or_default(rule.agent);
+            (agent, MatchedBy::Rule(place), rule.tools.clone())
+        }
+        None => (routing.default_agent(), MatchedBy::Default, None),
+    }
+}
+
+/// Every key that a rule gives must match; one that gives none takes everything.
+fn matches(rule: &Rule, channel: &str, inbound: &Inbound) -> bool {
+    rule.channel.as_deref().is_none_or(|wanted| wanted == channel)
+        && rule.user_id.as_deref().is_none_or(|wanted| inbound.author() == Some(wanted))
+        && rule.pattern.as_ref().is_none_or(|pattern| pattern.is_in(&inbound.text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+//! The binding cascade: seven levels, the most specific first, the last being no binding at all.
+//!
+//! A binding matches if everything that it names does. Its channel is always
+//! named; an empty account is the one called `default`, `*` is any.
+//!
+//! | level | the binding names |
+//! |---|---|
+//! | peer | the counterpart: kind and id |
+//! | peer.parent | what the counterpart is part of |
+//! | guild | the guild, and no peer |
+//! | team | the team, and neither of those |
+//! | account | nothing else, and one account |
+//! | channel | nothing else, and any account |
+
+use holdfast_directory::Binding;
+
+use super::{Inbound, MatchedBy};
+
+/// The binding that chooses, and its level. On one level the first of them does.
+pub(super) fn find<'r>(
+    bindings: &'r [Binding],
+    inbound: &Inbound,
+) -> Option<(&'r Binding, MatchedBy)> {
+    let (channel, account) = (inbound.channel(), inbound.account());
+    bindings
+        .iter()
+        .filter(|binding| binding.channel == channel && is_account(&binding.account, &account))
+        .filter_map(|binding| Some((binding, level(binding, inbound)?)))
+        .min_by_key(|(_, level)| *level)
+}
+
+fn is_account(wanted: &str, account: &str) -> bool {
+    match wanted {
+        "*" => true,
+        "" => account == "default",
+        wanted => wanted == account,
+    }
+}
+
+/// The level on which a binding matches; `None` if it does not.
+fn level(binding: &Binding, inbound: &Inbound) -> Option<MatchedBy> {
+    let named = |wanted: &Option<String>, given: &Option<String>| {
+        wanted.is_none() || wanted.as_deref() == given.as_deref().map(str::trim)
+    };
+    if !named(&binding.guild, &inbound.guild) || !named(&binding.team, &inbound.team) {
+        return None;
+    }
+    let is = |given: &holdfast_types::Peer, wanted: &holdfast_types::Peer| {
+        given.kind == wanted.kind && given.id.trim() == wanted.id
+    };
+    if let Some(wanted) = &binding.peer {
+        return if is(&inbound.peer, wanted) {
+            Some(MatchedBy::Peer)
+        } else if inbound.parent.as_ref().is_some_and(|parent| is(parent, wanted)) {
+            Some(MatchedBy::ParentPeer)
+        } else {
+            None
+        };
+    }
+    Some(match (&binding.guild, &binding.team, binding.account.as_str()) {
+        (Some(_), _, _) => MatchedBy::Guild,
+        (None, Some(_), _) => MatchedBy::Team,
+        (None, None, "*") => MatchedBy::Channel,
+        (None, None, _) => MatchedBy::Account,
+    })
+}

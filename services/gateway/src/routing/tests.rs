@@ -1,0 +1,426 @@
+//! The cascade's levels, the rules, the keys, and what no message can do.
+
+use holdfast_directory::{AgentCard, Binding, Identity, Pattern, Routing, Rule, Settings};
+use holdfast_types::{
+    AgentId, AgentName, DmScope, GroupScope, Peer, PeerKind, SessionKey, SessionKind,
+};
+use proptest::prelude::*;
+use uuid::Uuid;
+
+use super::{Inbound, MatchedBy, Routed, route};
+
+fn card(name: &str) -> AgentCard {
+    AgentCard {
+        id: AgentId::from(Uuid::from_bytes(name_bytes(name))),
+        name: AgentName::new(name),
+        is_default: name == "main",
+        settings: Settings::default(),
+    }
+}
+
+/// So that an agent's id follows from its name.
+fn name_bytes(name: &str) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    for (byte, of) in bytes.iter_mut().zip(name.bytes()) {
+        *byte = of;
+    }
+    bytes
+}
+
+fn peer(kind: PeerKind, id: &str) -> Peer {
+    Peer { kind, id: id.to_owned() }
+}
+
+fn binding(agent: &str) -> Binding {
+    Binding {
+        id: Uuid::now_v7(),
+        channel: "telegram".into(),
+        account: String::new(),
+        peer: None,
+        guild: None,
+        team: None,
+        agent: card(agent).id,
+    }
+}
+
+fn rule(agent: &str) -> Rule {
+    Rule { channel: None, user_id: None, pattern: None, agent: card(agent).id, tools: None }
+}
+
+fn inbound() -> Inbound {
+    Inbound {
+        channel: "telegram".into(),
+        account: String::new(),
+        peer: peer(PeerKind::Group, "G1"),
+        parent: Some(peer(PeerKind::Channel, "P1")),
+        thread: None,
+        guild: Some("guild".into()),
+        team: Some("team".into()),
+        sender: Some("U1".into()),
+        text: "when is the exam?".into(),
+    }
+}
+
+fn direct(id: &str) -> Inbound {
+    Inbound { peer: peer(PeerKind::Direct, id), sender: Some(id.into()), ..inbound() }
+}
+
+const AGENTS: [&str; 8] =
+    ["main", "peer", "parent", "guild", "team", "account", "channel", "other"];
+
+fn routing(bindings: Vec<Binding>, rules: Vec<Rule>) -> Routing {
+    Routing::new(AGENTS.map(card).into(), bindings, rules, Vec::new()).unwrap()
+}
+
+fn with_settings(settings: Settings, identities: Vec<Identity>) -> Routing {
+    let agent = AgentCard { settings, ..card("main") };
+    Routing::new(vec![agent], Vec::new(), Vec::new(), identities).unwrap()
+}
+
+fn to(routed: &Routed) -> (&str, String) {
+    (routed.agent.name.as_str(), routed.matched_by.to_string())
+}
+
+/// One binding for each level, the least specific first: order is not what decides.
+fn levels() -> Vec<Binding> {
+    vec![
+        Binding { account: "*".into(), ..binding("channel") },
+        binding("account"),
+        Binding { team: Some("team".into()), ..binding("team") },
+        Binding { guild: Some("guild".into()), ..binding("guild") },
+        Binding { peer: Some(peer(PeerKind::Channel, "P1")), ..binding("parent") },
+        Binding { peer: Some(peer(PeerKind::Group, "G1")), ..binding("peer") },
+    ]
+}
+
+#[test]
+fn the_most_specific_of_seven_levels_chooses() {
+    let mut bindings = levels();
+    for expected in [
+        ("peer", "binding.peer"),
+        ("parent", "binding.peer.parent"),
+        ("guild", "binding.guild"),
+        ("team", "binding.team"),
+        ("account", "binding.account"),
+        ("channel", "binding.channel"),
+        ("main", "default"),
+    ] {
+        let routed = route(&routing(bindings.clone(), Vec::new()), &inbound()).unwrap();
+
+        assert_eq!(to(&routed), (expected.0, expected.1.to_owned()));
+        bindings.pop();
+    }
+}
+
+#[test]
+fn each_level_lets_pass_what_it_does_not_name() {
+    let chosen = |inbound: &Inbound| {
+        let routed = route(&routing(levels(), Vec::new()), inbound).unwrap();
+        routed.matched_by
+    };
+    let other_peer = Inbound { peer: peer(PeerKind::Group, "G2"), ..inbound() };
+    let no_parent = Inbound { parent: None, ..other_peer.clone() };
+    let other_guild = Inbound { guild: Some("elsewhere".into()), ..no_parent.clone() };
+    let no_guild = Inbound { guild: None, ..no_parent.clone() };
+    let no_team = Inbound { team: None, ..no_guild.clone() };
+    let other_account = Inbound { account: "bot2".into(), ..no_team.clone() };
+    let other_channel = Inbound { channel: "slack".into(), ..inbound() };
+
+    assert_eq!(chosen(&other_peer), MatchedBy::ParentPeer);
+    assert_eq!(chosen(&no_parent), MatchedBy::Guild);
+    assert_eq!(chosen(&other_guild), MatchedBy::Team);
+    assert_eq!(chosen(&no_guild), MatchedBy::Team);
+    assert_eq!(chosen(&no_team), MatchedBy::Account);
+    assert_eq!(chosen(&other_account), MatchedBy::Channel);
+    assert_eq!(chosen(&other_channel), MatchedBy::Default);
+}
+
+#[test]
+fn on_one_level_the_first_chooses() {
+    let bindings = vec![binding("account"), binding("other")];
+
+    assert_eq!(to(&route(&routing(bindings, Vec::new()), &inbound()).unwrap()).0, "account");
+}
+
+#[test]
+fn case_matters_only_in_the_ids_of_a_platform() {
+    let named = |change: fn(&mut Inbound)| {
+        let mut inbound = inbound();
+        change(&mut inbound);
+        route(&routing(levels(), Vec::new()), &inbound).unwrap().matched_by
+    };
+
+    assert_eq!(named(|inbound| inbound.channel = " Telegram".into()), MatchedBy::Peer);
+    assert_eq!(named(|inbound| inbound.account = "Default".into()), MatchedBy::Peer);
+    assert_eq!(named(|inbound| inbound.peer.id = " G1 ".into()), MatchedBy::Peer);
+    assert_eq!(named(|inbound| inbound.peer.id = "g1".into()), MatchedBy::ParentPeer);
+    assert_eq!(named(|inbound| inbound.peer.kind = PeerKind::Channel), MatchedBy::ParentPeer);
+}
+
+#[test]
+fn an_account_is_the_default_one_a_named_one_or_any() {
+    for (wanted, given, matches) in [
+        ("", "", true),
+        ("", "default", true),
+        ("", "bot2", false),
+        ("bot2", "bot2", true),
+        ("bot2", "Bot2", true),
+        ("bot2", "", false),
+        ("*", "", true),
+        ("*", "anything", true),
+    ] {
+        let binding = Binding {
+            account: wanted.into(),
+            peer: Some(peer(PeerKind::Group, "G1")),
+            ..binding("peer")
+        };
+        let inbound = Inbound { account: given.into(), ..inbound() };
+
+        let routed = route(&routing(vec![binding], Vec::new()), &inbound).unwrap();
+
+        assert_eq!(routed.matched_by == MatchedBy::Peer, matches, "`{wanted}` and `{given}`");
+    }
+}
+
+#[test]
+fn a_binding_that_names_two_things_needs_both() {
+    let both = || Binding {
+        peer: Some(peer(PeerKind::Group, "G1")),
+        guild: Some("guild".into()),
+        ..binding("peer")
+    };
+    let elsewhere = Inbound { guild: Some("elsewhere".into()), ..inbound() };
+    let routing = routing(vec![both()], Vec::new());
+
+    assert_eq!(route(&routing, &inbound()).unwrap().matched_by, MatchedBy::Peer);
+    assert_eq!(route(&routing, &elsewhere).unwrap().matched_by, MatchedBy::Default);
+}
+
+#[test]
+fn the_default_agent_stands_in_for_one_that_was_deleted() {
+    let gone = vec![binding("deleted")];
+
+    let routed = route(&routing(gone, vec![rule("other")]), &inbound()).unwrap();
+
+    assert_eq!(to(&routed), ("main", "binding.account".to_owned()));
+    let routed = route(&routing(Vec::new(), vec![rule("deleted")]), &inbound()).unwrap();
+    assert_eq!(to(&routed), ("main", "rule.1".to_owned()));
+}
+
+#[test]
+fn the_first_rule_that_matches_chooses_agent_and_tools() {
+    let tools = Some(vec!["web_search".to_owned()]);
+    let rules = vec![
+        Rule { channel: Some("slack".into()), ..rule("team") },
+        Rule { user_id: Some("U2".into()), ..rule("guild") },
+        Rule { pattern: Some(Pattern::new("exam|学习")), tools: tools.clone(), ..rule("other") },
+        rule("peer"),
+    ];
+    let routing = routing(Vec::new(), rules);
+    let chosen = |inbound: Inbound| {
+        let routed = route(&routing, &inbound).unwrap();
+        (routed.agent.name.to_string(), routed.matched_by.to_string(), routed.tools)
+    };
+
+    assert_eq!(chosen(inbound()), ("other".into(), "rule.3".into(), tools));
+    let hello = Inbound { text: "hello".into(), ..inbound() };
+    assert_eq!(chosen(hello.clone()), ("peer".into(), "rule.4".into(), None));
+    let by_u2 = Inbound { sender: Some("U2".into()), ..hello.clone() };
+    assert_eq!(chosen(by_u2), ("guild".into(), "rule.2".into(), None));
+    let slack = Inbound { channel: "Slack".into(), ..hello };
+    assert_eq!(chosen(slack), ("team".into(), "rule.1".into(), None));
+}
+
+#[test]
+fn an_empty_list_of_tools_is_not_an_absent_one() {
+    let rules = vec![Rule { tools: Some(Vec::new()), ..rule("other") }];
+
+    let routed = route(&routing(Vec::new(), rules), &inbound()).unwrap();
+
+    assert_eq!(routed.tools, Some(Vec::new()));
+}
+
+#[test]
+fn rules_are_asked_only_where_no_binding_matches() {
+    let routed =
+        route(&routing(vec![binding("account")], vec![rule("other")]), &inbound()).unwrap();
+
+    assert_eq!(to(&routed), ("account", "binding.account".to_owned()));
+}
+
+#[test]
+fn direct_messages_are_as_separate_as_the_agent_says() {
+    for (dm_scope, key) in [
+        (DmScope::Main, "agent:main:main"),
+        (DmScope::PerPeer, "agent:main:dm:any:U7"),
+        (DmScope::PerChannelPeer, "agent:main:dm:telegram:U7"),
+        (DmScope::PerAccountChannelPeer, "agent:main:dm:telegram:bot2:U7"),
+    ] {
+        let routing = with_settings(Settings { dm_scope, ..Settings::default() }, Vec::new());
+        let inbound = Inbound { account: "Bot2".into(), ..direct("U7") };
+
+        let routed = route(&routing, &inbound).unwrap();
+
+        assert_eq!(routed.key.as_str(), key);
+        assert_eq!(routed.main_key.as_str(), "agent:main:main");
+    }
+}
+
+#[test]
+fn groups_and_topics_are_as_separate_as_the_agent_says() {
+    let thread = |thread: &str| Inbound { thread: Some(thread.into()), ..inbound() };
+    for (group_scope, inbound, key) in [
+        (GroupScope::Group, inbound(), "agent:main:group:telegram:G1"),
+        (GroupScope::Group, thread("5"), "agent:main:topic:telegram:G1:5"),
+        (GroupScope::Group, thread(" "), "agent:main:group:telegram:G1"),
+        (GroupScope::GroupUser, inbound(), "agent:main:group:telegram:G1:user:U1"),
+        (GroupScope::GroupUser, thread("5"), "agent:main:group:telegram:G1:user:U1"),
+        (
+            GroupScope::GroupUser,
+            Inbound { sender: None, ..inbound() },
+            "agent:main:group:telegram:G1",
+        ),
+    ] {
+        let routing = with_settings(Settings { group_scope, ..Settings::default() }, Vec::new());
+
+        assert_eq!(route(&routing, &inbound).unwrap().key.as_str(), key);
+    }
+}
+
+#[test]
+fn one_person_with_several_ids_is_one_and_the_channels_own_word_goes_first() {
+    let identity = |channel: &str, peer: &str, canonical: &str| Identity {
+        channel: channel.into(),
+        peer: peer.into(),
+        canonical: canonical.into(),
+    };
+    let identities = || {
+        vec![
+            identity("", "U7", "anybody"),
+            identity("telegram", "U7", "ann"),
+            identity("slack", "S9", "ann"),
+        ]
+    };
+    let key = |dm_scope, inbound: Inbound| {
+        let routing = with_settings(Settings { dm_scope, ..Settings::default() }, identities());
+        route(&routing, &inbound).unwrap().key.to_string()
+    };
+    let slack = || Inbound { channel: "Slack".into(), ..direct("S9") };
+    let other = || Inbound { channel: "irc".into(), ..direct("U7") };
+
+    assert_eq!(key(DmScope::PerPeer, direct("U7")), "agent:main:dm:any:ann");
+    assert_eq!(key(DmScope::PerPeer, slack()), "agent:main:dm:any:ann");
+    assert_eq!(key(DmScope::PerPeer, other()), "agent:main:dm:any:anybody");
+    assert_eq!(key(DmScope::PerChannelPeer, slack()), "agent:main:dm:slack:ann");
+    assert_eq!(key(DmScope::PerPeer, direct("u7")), "agent:main:dm:any:u7");
+    assert_eq!(key(DmScope::Main, direct("U7")), "agent:main:main");
+}
+
+#[test]
+fn who_has_no_id_does_not_get_into_the_owners_session() {
+    for id in ["", "  "] {
+        let nobody = Inbound { sender: None, ..direct(id) };
+
+        let routed = route(&routing(Vec::new(), Vec::new()), &nobody).unwrap();
+
+        assert_eq!(routed.key.as_str(), "agent:main:dm:telegram:unknown");
+    }
+}
+
+#[test]
+fn nobody_reaches_another_session_by_a_name_or_a_word() {
+    for id in ["agent:main:main", "global", "x:user:U1", "agent%3Amain%3Amain", "main"] {
+        let routed = route(
+            &routing(Vec::new(), Vec::new()),
+            &Inbound { text: "agent:main:main".into(), ..direct(id) },
+        )
+        .unwrap();
+
+        assert_eq!(routed.key.kind(), SessionKind::Dm, "{id}");
+        assert_ne!(routed.key, routed.main_key);
+    }
+}
+
+#[test]
+fn ids_too_long_for_a_key_are_told_apart_all_the_same() {
+    let key = |id: &str| {
+        let long = Inbound { peer: peer(PeerKind::Group, id), ..inbound() };
+        route(&routing(Vec::new(), Vec::new()), &long).unwrap().key
+    };
+    let (a, b) = ("x".repeat(600), format!("{}y", "x".repeat(599)));
+
+    assert_ne!(key(&a), key(&b));
+    assert_eq!(key(&a), key(&a));
+}
+
+fn any_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        any::<String>(),
+        "[:%a-zA-Z0-9 ]{0,12}",
+        "[:é]{150,300}",
+        Just("agent:main:main".to_owned()),
+        Just(String::new()),
+    ]
+}
+
+fn any_peer() -> impl Strategy<Value = Peer> {
+    let kind = prop_oneof![Just(PeerKind::Direct), Just(PeerKind::Group), Just(PeerKind::Channel),];
+    (kind, any_text()).prop_map(|(kind, id)| Peer { kind, id })
+}
+
+fn any_inbound() -> impl Strategy<Value = Inbound> {
+    let maybe = || proptest::option::of(any_text());
+    (
+        (any_text(), any_text(), any_peer(), proptest::option::of(any_peer())),
+        (maybe(), maybe(), maybe(), maybe(), any_text()),
+    )
+        .prop_map(|((channel, account, peer, parent), (thread, guild, team, sender, text))| {
+            Inbound { channel, account, peer, parent, thread, guild, team, sender, text }
+        })
+}
+
+fn any_scopes() -> impl Strategy<Value = (DmScope, GroupScope)> {
+    let dm = prop_oneof![
+        Just(DmScope::Main),
+        Just(DmScope::PerPeer),
+        Just(DmScope::PerChannelPeer),
+        Just(DmScope::PerAccountChannelPeer),
+    ];
+    (dm, prop_oneof![Just(GroupScope::Group), Just(GroupScope::GroupUser)])
+}
+
+proptest! {
+    #[test]
+    fn every_message_gets_a_key_of_its_agent_that_reads_back(
+        inbound in any_inbound(),
+        (dm_scope, group_scope) in any_scopes(),
+        identity in proptest::option::of((any_text(), "\\PC{1,300}")),
+    ) {
+        let settings = Settings { dm_scope, group_scope, ..Settings::default() };
+        let identities = identity.map(|(peer, canonical)| {
+            Identity { channel: String::new(), peer, canonical }
+        });
+        let routing = with_settings(settings, identities.into_iter().collect());
+
+        let routed = route(&routing, &inbound).unwrap();
+
+        let read: SessionKey = routed.key.as_str().parse().unwrap();
+        prop_assert_eq!(&read, &routed.key);
+        prop_assert_eq!(routed.key.agent(), Some(&routed.agent.name));
+        let kinds: &[SessionKind] = match (inbound.peer.kind, dm_scope) {
+            (PeerKind::Direct, DmScope::Main) => &[SessionKind::Main],
+            (PeerKind::Direct, _) => &[SessionKind::Dm],
+            (PeerKind::Group | PeerKind::Channel, _) => &[SessionKind::Group, SessionKind::Topic],
+        };
+        prop_assert!(kinds.contains(&routed.key.kind()), "{}", routed.key);
+    }
+
+    #[test]
+    fn two_people_never_share_their_direct_messages(a in "\\PC{1,80}", b in "\\PC{1,80}") {
+        prop_assume!(!a.trim().is_empty() && !b.trim().is_empty());
+        let routing = with_settings(Settings::default(), Vec::new());
+        let key = |id: &str| route(&routing, &direct(id)).unwrap().key;
+
+        prop_assert_eq!(key(&a) == key(&b), a.trim() == b.trim());
+    }
+}

@@ -1,0 +1,237 @@
+//! `Sessions`: looking at conversations and holding them. Put behind the door by `control`.
+
+mod convert;
+
+use holdfast_bus::{Control, ControlKind};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    DeleteSessionRequest, DeleteSessionResponse, GetHistoryRequest, GetHistoryResponse,
+    GetRunRequest, GetRunResponse, GetSessionRequest, GetSessionResponse, ListRunsRequest,
+    ListRunsResponse, ListSessionsRequest, ListSessionsResponse, PauseSessionRequest,
+    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
+    sessions_server::Sessions as Service,
+};
+use holdfast_session::SessionFilter;
+use holdfast_types::{SessionId, SessionKey, TenantId};
+use jiff::Timestamp;
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use crate::{
+    Error,
+    auth::require,
+    control::{State, limit, parse_word, some},
+};
+
+const USUAL: u32 = 50;
+const MOST: u32 = 200;
+const USUAL_ENTRIES: u32 = 100;
+const MOST_ENTRIES: u32 = 1_000;
+const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
+
+/// Answers `holdfast.gateway.v1.Sessions`.
+#[derive(Debug)]
+pub struct Handler(pub State);
+
+#[tonic::async_trait]
+impl Service for Handler {
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, USUAL, MOST)?;
+        let kind = some(request.kind).map(|kind| parse_word("kind", &kind, KINDS)).transpose()?;
+        let after = some(request.page_token).map(|token| page(&token)).transpose()?;
+        let agent = match some(request.agent) {
+            Some(agent) => {
+                let agent = self.0.directory.agent(caller.tenant, &agent).await;
+                Some(agent.map_err(Error::from)?.id)
+            }
+            None => None,
+        };
+
+        // One more than is asked for tells whether there is another page.
+        let filter = SessionFilter { agent, kind, limit: most + 1, after };
+        let found = self.0.sessions.sessions(caller.tenant, filter).await;
+        let mut sessions = found.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let more = sessions.len() > most;
+        sessions.truncate(most);
+        let last = sessions.last().filter(|_| more);
+        let next_page_token = last.map(|last| page_token(last.id)).unwrap_or_default();
+        let now = Timestamp::now();
+        let sessions =
+            sessions.into_iter().map(|session| convert::session(session, &names, now)).collect();
+        Ok(Response::new(ListSessionsResponse { sessions, next_page_token }))
+    }
+
+    async fn get_session(
+        &self,
+        request: Request<GetSessionRequest>,
+    ) -> Result<Response<GetSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let session = self.0.sessions.session(caller.tenant, id).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let session = Some(convert::session(session, &names, Timestamp::now()));
+        Ok(Response::new(GetSessionResponse { session }))
+    }
+
+    async fn get_history(
+        &self,
+        request: Request<GetHistoryRequest>,
+    ) -> Result<Response<GetHistoryResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, USUAL_ENTRIES, MOST_ENTRIES)?;
+        let before = Some(request.before_seq).filter(|before| *before != 0);
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let entries = self.0.sessions.history(caller.tenant, id, most, before).await;
+
+        let entries = entries.map_err(Error::from)?.into_iter().map(convert::entry).collect();
+        Ok(Response::new(GetHistoryResponse { entries }))
+    }
+
+    async fn pause_session(
+        &self,
+        request: Request<PauseSessionRequest>,
+    ) -> Result<Response<PauseSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let held = self.0.sessions.pause(caller.tenant, id).await.map_err(Error::from)?;
+        for (session, running) in held.running {
+            let control = Control { session, kind: ControlKind::Pause, epoch: running.epoch };
+            self.0.bus.control(running.owner, &control);
+        }
+
+        Ok(Response::new(PauseSessionResponse { paused: held.sessions }))
+    }
+
+    async fn resume_session(
+        &self,
+        request: Request<ResumeSessionRequest>,
+    ) -> Result<Response<ResumeSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let resumed = self.0.sessions.resume(caller.tenant, id).await.map_err(Error::from)?;
+        if resumed.wake {
+            self.0.bus.wake_run(0);
+        }
+
+        Ok(Response::new(ResumeSessionResponse { resumed: resumed.sessions }))
+    }
+
+    async fn delete_session(
+        &self,
+        request: Request<DeleteSessionRequest>,
+    ) -> Result<Response<DeleteSessionResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        self.0.sessions.delete(caller.tenant, id).await.map_err(Error::from)?;
+
+        Ok(Response::new(DeleteSessionResponse {}))
+    }
+
+    async fn list_runs(
+        &self,
+        request: Request<ListRunsRequest>,
+    ) -> Result<Response<ListRunsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, USUAL, MOST)?;
+
+        let session = match some(request.session) {
+            Some(session) => Some(self.find(caller.tenant, &session).await?),
+            None => None,
+        };
+        let runs = self.0.sessions.runs(caller.tenant, session, most).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let runs = runs.into_iter().map(|run| convert::run(run, &names)).collect();
+        Ok(Response::new(ListRunsResponse { runs }))
+    }
+
+    async fn get_run(
+        &self,
+        request: Request<GetRunRequest>,
+    ) -> Result<Response<GetRunResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let id = request.run_id.parse().map_err(Error::from)?;
+
+        let found = self.0.sessions.run(caller.tenant, id).await;
+        let (run, entries) = found.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let run = Some(convert::run(run, &names));
+        let entries = entries.into_iter().map(convert::entry).collect();
+        Ok(Response::new(GetRunResponse { run, entries }))
+    }
+}
+
+impl Handler {
+    /// The session that an id, a key, or a name given to the default agent stands for.
+    async fn find(&self, tenant: TenantId, session: &str) -> Result<SessionId, Error> {
+        if session.is_empty() {
+            return Err(Error::Missing("session"));
+        }
+        if session.starts_with("ses_") {
+            return Ok(session.parse()?);
+        }
+        let key = match session.parse::<SessionKey>() {
+            Ok(key) => key,
+            Err(error) if session.starts_with("agent:") => return Err(error.into()),
+            Err(_) => {
+                let routing = self.0.directory.routing(tenant).await?;
+                SessionKey::api(&routing.default_agent().name, session)?
+            }
+        };
+        let found = self.0.sessions.find(tenant, &key).await?;
+        let missing = || holdfast_session::Error::NotFound {
+            what: "session",
+            name: key.as_str().chars().take(80).collect(),
+        };
+        Ok(found.ok_or_else(missing)?)
+    }
+}
+
+/// Where the next page begins. Callers read nothing into it.
+fn page_token(last: SessionId) -> String {
+    last.as_uuid().simple().to_string()
+}
+
+fn page(token: &str) -> Result<SessionId, Error> {
+    let id = Uuid::try_parse(token).map_err(|_| Error::Unknown {
+        field: "page_token",
+        given: token.chars().take(80).collect(),
+        wanted: "`next_page_token` of an earlier answer",
+    })?;
+    Ok(id.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_token_reads_back_and_nothing_else_is_one() {
+        let id = SessionId::generate();
+
+        assert_eq!(page(&page_token(id)).unwrap(), id);
+        assert!(page("2").is_err());
+    }
+}

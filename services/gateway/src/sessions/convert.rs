@@ -1,0 +1,206 @@
+//! What people see of sessions, entries and turns, in the contracts' words.
+
+use holdfast_proto::gateway::v1 as pb;
+use holdfast_session::{EntryView, Outcome, RunView, SessionView};
+use holdfast_types::{Body, Entry, State, Usage};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use crate::control::{AgentNames, timestamp};
+
+/// A session at rest for so long sleeps (spec STM-021).
+const SLEEPS_AFTER: SignedDuration = SignedDuration::from_hours(24);
+
+/// A session, as it is at the moment `now`.
+pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Session {
+    pb::Session {
+        id: view.id.to_string(),
+        agent: names.of(view.agent),
+        state: state(&view, now).to_owned(),
+        key: view.key,
+        kind: view.kind,
+        parent_id: view.parent.map(|parent| parent.to_string()).unwrap_or_default(),
+        label: view.label,
+        waiting: view.waiting,
+        turns: view.turns,
+        usage: Some(usage(view.usage)),
+        created_at: Some(timestamp(view.created_at)),
+        updated_at: Some(timestamp(view.updated_at)),
+    }
+}
+
+fn state(view: &SessionView, now: Timestamp) -> &'static str {
+    if view.paused.is_some() {
+        return "PAUSE";
+    }
+    let idle = now.duration_since(view.updated_at) >= SLEEPS_AFTER;
+    match view.state {
+        State::Wait if idle && view.waiting == 0 => "SLEEP",
+        state => state.as_str(),
+    }
+}
+
+/// An entry: its text apart, and all else as JSON.
+pub fn entry(view: EntryView) -> pb::Entry {
+    let kind = view.entry.kind();
+    let (text, detail) = match view.entry {
+        Entry::Heard { seq, body } => {
+            let text = body.text;
+            let rest = Body { text: String::new(), ..body };
+            let mut detail = serde_json::to_value(rest).unwrap_or_default();
+            if let Value::Object(detail) = &mut detail {
+                detail.remove("text");
+                detail.insert("seq".to_owned(), seq.into());
+            }
+            (text, detail)
+        }
+        Entry::Thought { text, calls, usage, model } => {
+            (text, json!({"calls": calls, "usage": usage, "model": model}))
+        }
+        Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
+        Entry::Returned { call, output, failed } => {
+            (output, json!({"call": call, "failed": failed}))
+        }
+        Entry::Noted { note, text } => (text, json!({"note": note})),
+    };
+    pb::Entry {
+        seq: view.seq,
+        run_id: view.run.to_string(),
+        kind: kind.to_owned(),
+        text,
+        detail: detail.to_string(),
+        created_at: Some(timestamp(view.created_at)),
+    }
+}
+
+/// A turn.
+pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
+    pb::Run {
+        id: view.id.to_string(),
+        session_id: view.session.to_string(),
+        agent: names.of(view.agent),
+        outcome: outcome(view.outcome).into(),
+        reason: view.reason.unwrap_or_default(),
+        steps: view.steps,
+        model: view.model,
+        usage: Some(usage(view.usage)),
+        text: view.text,
+        started_at: Some(timestamp(view.started_at)),
+        finished_at: Some(timestamp(view.finished_at)),
+    }
+}
+
+const fn outcome(outcome: Outcome) -> pb::Outcome {
+    match outcome {
+        Outcome::Completed => pb::Outcome::Completed,
+        Outcome::Interrupted => pb::Outcome::Interrupted,
+        Outcome::Cancelled => pb::Outcome::Cancelled,
+        Outcome::Failed => pb::Outcome::Failed,
+        Outcome::Dead => pb::Outcome::Dead,
+    }
+}
+
+const fn usage(usage: Usage) -> pb::Usage {
+    pb::Usage {
+        input_tokens: usage.input,
+        cached_tokens: usage.cached,
+        output_tokens: usage.output,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{AgentId, Effect, Note, RunId, Sender, SessionId, ToolCall};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn view(state: State, paused: Option<&str>, waiting: i64) -> SessionView {
+        SessionView {
+            id: SessionId::generate(),
+            key: "agent:main:main".into(),
+            kind: "main".into(),
+            agent: AgentId::generate(),
+            parent: None,
+            label: String::new(),
+            state,
+            paused: paused.map(str::to_owned),
+            waiting,
+            turns: 0,
+            usage: Usage::default(),
+            last_target: None,
+            created_at: Timestamp::UNIX_EPOCH,
+            updated_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_session_sleeps_only_if_it_is_at_rest_with_nothing_to_do_for_a_day() {
+        let hours = |hours| Timestamp::UNIX_EPOCH + SignedDuration::from_hours(hours);
+        for (view, at, expected) in [
+            (view(State::Wait, None, 0), hours(23), "WAIT"),
+            (view(State::Wait, None, 0), hours(24), "SLEEP"),
+            (view(State::Wait, None, 1), hours(24), "WAIT"),
+            (view(State::WaitForMsg, None, 0), hours(24), "WAIT_FOR_MSG"),
+            (view(State::Ready, None, 1), hours(24), "READY"),
+            (view(State::Running, None, 1), hours(24), "RUNNING"),
+            (view(State::Wait, Some("user"), 0), hours(24), "PAUSE"),
+            (view(State::Ready, Some("parent"), 1), hours(0), "PAUSE"),
+        ] {
+            assert_eq!(state(&view, at), expected);
+        }
+    }
+
+    #[test]
+    fn an_entry_shows_its_text_apart_and_all_else_as_json() {
+        let shown = |what: Entry| {
+            let view = EntryView {
+                seq: 3,
+                run: RunId::from(Uuid::nil()),
+                entry: what,
+                created_at: Timestamp::UNIX_EPOCH,
+            };
+            let entry = entry(view);
+            (entry.kind, entry.text, serde_json::from_str::<Value>(&entry.detail).unwrap())
+        };
+        let sender = Some(Sender { id: "7".into(), name: String::new() });
+        let body = Body { sender, ..Body::text("hello") };
+        let call = ToolCall { id: "c1".into(), tool: "t".into(), input: "{}".into() };
+        let thought = Entry::Thought {
+            text: "hm".into(),
+            calls: vec![call],
+            usage: Usage { input: 1, cached: 0, output: 2 },
+            model: "demo:demo".into(),
+        };
+        let returned = Entry::Returned { call: "c1".into(), output: "42".into(), failed: true };
+        let heard = Entry::Heard { seq: 1, body };
+        let called = Entry::Called { call: "c1".into(), effect: Effect::Acts };
+        let noted = Entry::Noted { note: Note::Failed, text: "why".into() };
+
+        assert_eq!(
+            shown(heard),
+            ("heard".into(), "hello".into(), json!({"seq": 1, "sender": {"id": "7"}}))
+        );
+        assert_eq!(
+            shown(thought),
+            (
+                "thought".into(),
+                "hm".into(),
+                json!({
+                    "calls": [{"id": "c1", "tool": "t", "input": "{}"}],
+                    "usage": {"input": 1, "cached": 0, "output": 2},
+                    "model": "demo:demo"
+                })
+            )
+        );
+        assert_eq!(
+            shown(called),
+            ("called".into(), String::new(), json!({"call": "c1", "effect": "acts"}))
+        );
+        assert_eq!(
+            shown(returned),
+            ("returned".into(), "42".into(), json!({"call": "c1", "failed": true}))
+        );
+        assert_eq!(shown(noted), ("noted".into(), "why".into(), json!({"note": "failed"})));
+    }
+}

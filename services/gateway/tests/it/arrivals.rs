@@ -1,0 +1,124 @@
+//! What a bridge hands over is routed, accepted once, and answered to where it came from.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use holdfast_grpc::{CONTEXT, Signer};
+use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse, ingest_client::IngestClient};
+use holdfast_types::{AccountId, TenantId};
+use tonic::{Code, Request, Status};
+
+use crate::world::{MESH, World, done};
+
+fn arrival(text: &str) -> AcceptRequest {
+    AcceptRequest {
+        account_id: "acc_01890a5d1b2c7def8123456789abcdef".into(),
+        channel: "telegram".into(),
+        account: "default".into(),
+        idempotency_key: format!("update of {text}"),
+        peer_kind: "direct".into(),
+        peer_id: "42".into(),
+        sender_id: "42".into(),
+        sender_name: "Anna".into(),
+        text: text.to_owned(),
+        reply_chat: "42".into(),
+        ..AcceptRequest::default()
+    }
+}
+
+fn signed(tenant: TenantId, secret: &str, request: AcceptRequest) -> Request<AcceptRequest> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let context = Signer::new(&secret.into()).unwrap().sign(tenant, "channel-bridge", now);
+    let mut request = Request::new(request);
+    request.metadata_mut().insert(CONTEXT, context.parse().unwrap());
+    request
+}
+
+async fn accept(
+    world: &World,
+    tenant: TenantId,
+    request: AcceptRequest,
+) -> Result<AcceptResponse, Status> {
+    let mut client = IngestClient::new(world.channel().await.unwrap());
+    Ok(client.accept(signed(tenant, MESH, request)).await?.into_inner())
+}
+
+#[tokio::test]
+async fn an_arrival_is_accepted_once_in_its_peers_session() {
+    let world = World::start().await.unwrap();
+
+    let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    let other = AcceptRequest { peer_id: "43".into(), sender_id: "43".into(), ..arrival("ho") };
+    let other = accept(&world, world.anna.id, other).await.unwrap();
+
+    assert_eq!(first.agent, "main");
+    assert!(!first.duplicate && again.duplicate);
+    assert_eq!(again.message_id, first.message_id);
+    assert_ne!(other.session_id, first.session_id);
+    let view = first.session_id.parse().unwrap();
+    let view = world.sessions.session(world.anna.id, view).await.unwrap();
+    assert_eq!(view.key, "agent:main:dm:telegram:42");
+    let events = world.follow(&world.anna, &first.message_id).await.unwrap();
+    assert_eq!(done(&events).text, "echo: hi");
+}
+
+#[tokio::test]
+async fn the_same_arrival_at_two_tenants_is_two() {
+    let world = World::start().await.unwrap();
+
+    let annas = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    let bens = accept(&world, world.ben.id, arrival("hi")).await.unwrap();
+
+    assert!(!bens.duplicate);
+    assert_ne!(annas.session_id, bens.session_id);
+    let refused = world.follow(&world.ben, &annas.message_id).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_silent_arrival_wakes_nobody_and_is_heard_with_the_next() {
+    let world = World::start().await.unwrap();
+    let group = |text: &str, silent: bool| AcceptRequest {
+        peer_kind: "group".into(),
+        peer_id: "-7".into(),
+        silent,
+        ..arrival(text)
+    };
+
+    let silent = accept(&world, world.anna.id, group("among us", true)).await.unwrap();
+    let next = accept(&world, world.anna.id, group("history", false)).await.unwrap();
+
+    assert_eq!((next.session_id, next.seq), (silent.session_id, 2));
+    let events = world.follow(&world.anna, &next.message_id).await.unwrap();
+    assert_eq!(done(&events).text, "user=among us; user=history");
+}
+
+#[tokio::test]
+async fn a_context_that_another_signed_is_not_believed() {
+    let world = World::start().await.unwrap();
+    let mut client = IngestClient::new(world.channel().await.unwrap());
+
+    let forged = signed(world.anna.id, "another secret of 32 bytes here!", arrival("hi"));
+    let refused = client.accept(forged).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::Unauthenticated, "{}", refused.message());
+}
+
+#[tokio::test]
+async fn what_routing_or_the_answer_needs_must_be_there() {
+    let world = World::start().await.unwrap();
+    for (wrong, told) in [
+        (AcceptRequest { peer_id: String::new(), ..arrival("hi") }, "`peer_id`"),
+        (AcceptRequest { idempotency_key: String::new(), ..arrival("hi") }, "`idempotency_key`"),
+        (
+            AcceptRequest { account_id: AccountId::generate().to_string() + "x", ..arrival("hi") },
+            "acc_",
+        ),
+        (arrival(" "), "is empty"),
+    ] {
+        let refused = accept(&world, world.anna.id, wrong).await.unwrap_err();
+
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains(told), "{}", refused.message());
+    }
+}

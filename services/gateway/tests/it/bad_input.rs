@@ -1,0 +1,168 @@
+//! Whatever is sent, the gateway answers what is wrong with it, and goes on.
+
+use holdfast_proto::gateway::v1::{FollowRequest, SendRequest};
+use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::world::{World, done, message};
+
+async fn post(world: &World, path: &str, body: impl Into<reqwest::Body>) -> (u16, Value) {
+    let response = world.post(&world.anna, path).body(body).send().await.unwrap();
+    (response.status().as_u16(), response.json().await.unwrap())
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_refused_with_what_is_wrong() {
+    let world = World::start().await.unwrap();
+    let huge = vec![b' '; 1024 * 1024 + 1];
+    let cases: [(Vec<u8>, u16, &str); 7] = [
+        (huge, 413, "more than 1048576 bytes"),
+        (b"{\"model\": \"\xff\"}".to_vec(), 400, "not UTF-8 from byte 11 on"),
+        (b"{\"model\": ".to_vec(), 400, "is no JSON"),
+        (b"".to_vec(), 400, "is no JSON"),
+        (b"7".to_vec(), 400, "not what it should be"),
+        (b"{\"messages\": 7}".to_vec(), 400, "not what it should be"),
+        (b"{\"messages\": []}".to_vec(), 400, "`model` is missing"),
+    ];
+    for (body, status, told) in cases {
+        for path in ["/v1/chat/completions", "/v1/responses"] {
+            let (got, answer) = post(&world, path, body.clone()).await;
+
+            let message = answer["error"]["message"].as_str().unwrap();
+            // What is wrong first depends on the form.
+            if path == "/v1/chat/completions" {
+                assert!(message.contains(told), "{message}");
+            }
+            assert_eq!(got, status, "{message}");
+            assert!(answer["error"]["type"].is_string());
+        }
+    }
+    world.say(&world.anna, "after", "still there").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_that_cannot_be_taken_is_refused_at_both_doors() {
+    let world = World::start().await.unwrap();
+    let long = "x".repeat(256 * 1024 + 1);
+    for (text, told) in [
+        ("", "is empty"),
+        (" \n\t", "is empty"),
+        ("\u{1b}\u{7}", "is empty"),
+        ("a\0b", "NUL"),
+        (long.as_str(), "262144 is the most"),
+    ] {
+        let by_grpc = world.send(&world.anna, message(text)).await.unwrap_err();
+        let body = json!({"model": "holdfast", "messages": [{"role": "user", "content": text}]});
+        let (status, by_http) = post(&world, "/v1/chat/completions", body.to_string()).await;
+
+        assert_eq!(by_grpc.code(), Code::InvalidArgument);
+        assert!(by_grpc.message().contains(told), "{}", by_grpc.message());
+        assert_eq!(status, 400);
+        assert!(by_http["error"]["message"].as_str().unwrap().contains(told), "{by_http}");
+    }
+}
+
+#[tokio::test]
+async fn control_characters_go_and_a_long_word_stays() {
+    let world = World::start().await.unwrap();
+    let word = "x".repeat(10_000);
+
+    let cleaned = world.stream(&world.anna, message("a\u{1b}[31mb\tc\r\nd")).await.unwrap();
+    let long = world.stream(&world.anna, message(&word)).await.unwrap();
+    let emoji = world.say(&world.anna, "e", "🙂 \u{202e}abc 日本").await.unwrap();
+
+    assert_eq!(done(&cleaned).text, "echo: a[31mb\tc\nd");
+    assert_eq!(done(&long).text, format!("echo: {word}"));
+    assert_eq!(emoji["choices"][0]["message"]["content"], "echo: 🙂 \u{202e}abc 日本");
+}
+
+#[tokio::test]
+async fn an_agent_that_is_not_there_is_named() {
+    let world = World::start().await.unwrap();
+
+    let by_grpc = SendRequest { agent: "nobody".into(), ..message("hi") };
+    let by_grpc = world.send(&world.anna, by_grpc).await.unwrap_err();
+    let by_key = SendRequest { session: "agent:nobody:main".into(), ..message("hi") };
+    let by_key = world.send(&world.anna, by_key).await.unwrap_err();
+
+    for refused in [by_grpc, by_key] {
+        assert_eq!(refused.code(), Code::NotFound);
+        assert!(refused.message().contains("`nobody`"), "{}", refused.message());
+    }
+    for model in ["gpt-5", "holdfast/nobody", "holdfast/", "holdfastx", "HOLDFAST", "holdfast/语"]
+    {
+        let body = json!({"model": model, "messages": [{"role": "user", "content": "hi"}]});
+        let (status, answer) = post(&world, "/v1/chat/completions", body.to_string()).await;
+
+        assert_eq!(status, 404, "{model}");
+        assert_eq!(answer["error"]["code"], "model_not_found");
+    }
+}
+
+#[tokio::test]
+async fn ids_and_names_that_cannot_be_are_refused() {
+    let world = World::start().await.unwrap();
+    let long = "x".repeat(600);
+    for (session, code) in [
+        ("ses_7", Code::InvalidArgument),
+        ("agent:main", Code::InvalidArgument),
+        (long.as_str(), Code::InvalidArgument),
+        ("ses_00000000000000000000000000000000", Code::NotFound),
+    ] {
+        let request = SendRequest { session: session.to_owned(), ..message("hi") };
+        let refused = world.send(&world.anna, request).await.unwrap_err();
+
+        assert_eq!(refused.code(), code, "{session}: {}", refused.message());
+        assert!(refused.message().len() < 300);
+    }
+    for request_id in ["x".repeat(257), "a\0b".to_owned()] {
+        let request = SendRequest { request_id, ..message("hi") };
+        let refused = world.send(&world.anna, request).await.unwrap_err();
+
+        assert_eq!(refused.code(), Code::InvalidArgument);
+    }
+    let mut client = world.messages().await.unwrap();
+    for (id, code) in [
+        ("", Code::InvalidArgument),
+        ("msg_x", Code::InvalidArgument),
+        ("msg_00000000000000000000000000000000", Code::NotFound),
+    ] {
+        let request = world.anna.request(FollowRequest { message_id: id.to_owned() });
+        assert_eq!(client.follow(request).await.unwrap_err().code(), code, "{id}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_openai_client_cannot_have_is_refused_by_name() {
+    let world = World::start().await.unwrap();
+    for (extra, told) in [
+        (json!({"tools": [{"type": "function"}]}), "client-side tools are not supported yet"),
+        (json!({"n": 2}), "`n`"),
+        (json!({"messages": []}), "no message"),
+        (json!({"messages": [{"role": "assistant", "content": "x"}]}), "the user's"),
+        (json!({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}), "image_url"),
+    ] {
+        let mut body =
+            json!({"model": "holdfast", "messages": [{"role": "user", "content": "hi"}]});
+        for (key, value) in extra.as_object().unwrap() {
+            body[key] = value.clone();
+        }
+        let (status, answer) = post(&world, "/v1/chat/completions", body.to_string()).await;
+
+        assert_eq!(status, 400, "{extra}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(told), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_path_and_a_wrong_method_are_told_in_json() {
+    let world = World::start().await.unwrap();
+
+    let nowhere = world.get(&world.anna, "/v2/nothing").send().await.unwrap();
+    let wrong = world.get(&world.anna, "/v1/chat/completions").send().await.unwrap();
+
+    assert_eq!(nowhere.status(), 404);
+    assert_eq!(nowhere.json::<Value>().await.unwrap()["error"]["code"], "unknown_url");
+    assert_eq!(wrong.status(), 405);
+    assert_eq!(wrong.json::<Value>().await.unwrap()["error"]["code"], "method_not_allowed");
+}

@@ -1,0 +1,282 @@
+//! What OpenAI's clients do with Chat Completions works here.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use holdfast_types::QueueMode;
+use serde_json::{Value, json};
+
+use crate::world::{World, chunks, done, events};
+
+fn body(extra: Value) -> Value {
+    let mut body = json!({
+        "model": "holdfast",
+        "messages": [{"role": "user", "content": "hi"}],
+    });
+    for (key, value) in extra.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[tokio::test]
+async fn a_completion_has_the_form_that_clients_know() {
+    let world = World::start().await.unwrap();
+
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&body(json!({})));
+    let response = response.send().await.unwrap();
+
+    let message = response.headers()["x-holdfast-message"].to_str().unwrap().to_owned();
+    let answer: Value = response.json().await.unwrap();
+    let id = format!("chatcmpl-{}", message.strip_prefix("msg_").unwrap());
+    assert_eq!(answer["id"], id);
+    assert_eq!(answer["object"], "chat.completion");
+    assert_eq!(answer["model"], "holdfast");
+    assert!(answer["created"].as_u64().unwrap() > 1_700_000_000);
+    let choice = json!({
+        "index": 0,
+        "message": {"role": "assistant", "content": "echo: hi", "refusal": null},
+        "logprobs": null,
+        "finish_reason": "stop",
+    });
+    assert_eq!(answer["choices"], json!([choice]));
+    let usage = json!({
+        "prompt_tokens": 5,
+        "completion_tokens": 3,
+        "total_tokens": 8,
+        "prompt_tokens_details": {"cached_tokens": 2},
+    });
+    assert_eq!(answer["usage"], usage);
+}
+
+#[tokio::test]
+async fn a_stream_has_a_role_the_text_an_end_and_what_it_cost() {
+    let world = World::start().await.unwrap();
+    let wanted = body(json!({"stream": true, "stream_options": {"include_usage": true}}));
+
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+    let chunks = chunks(response.await.unwrap()).await.unwrap();
+
+    let deltas: Vec<&Value> = chunks.iter().map(|chunk| &chunk["choices"][0]["delta"]).collect();
+    assert_eq!(*deltas[0], json!({"role": "assistant", "content": ""}));
+    let text: String = deltas.iter().filter_map(|delta| delta["content"].as_str()).collect();
+    assert_eq!(text, "echo: hi");
+    let [.., end, usage] = chunks.as_slice() else { panic!("{chunks:?}") };
+    assert_eq!(end["choices"][0]["finish_reason"], "stop");
+    assert_eq!(end["usage"], Value::Null);
+    assert_eq!(usage["choices"], json!([]));
+    assert_eq!(usage["usage"]["total_tokens"], 8);
+    assert!(chunks.iter().all(|chunk| chunk["object"] == "chat.completion.chunk"));
+    assert!(chunks.iter().all(|chunk| chunk["id"] == chunks[0]["id"]));
+}
+
+#[tokio::test]
+async fn a_stream_that_cannot_take_back_ends_with_an_error_and_its_key_brings_the_answer() {
+    let world = World::start().await.unwrap();
+    let wanted = |text: &str, stream: bool| {
+        let messages = json!([{"role": "user", "content": text}]);
+        let body = body(json!({"stream": stream, "messages": messages}));
+        let post = world.post(&world.anna, "/v1/chat/completions");
+        post.header("Idempotency-Key", text).json(&body).send()
+    };
+
+    let same = chunks(wanted("same words", true).await.unwrap()).await.unwrap();
+    let other = events(wanted("other words", true).await.unwrap()).await.unwrap();
+
+    let text = |chunks: &[Value]| -> String {
+        let content = |chunk: &Value| {
+            chunk["choices"][0]["delta"]["content"].as_str().unwrap_or_default().to_owned()
+        };
+        chunks.iter().map(content).collect()
+    };
+    assert_eq!(text(&same), "echo: same words");
+    let last: Value = serde_json::from_str(other.last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "stream_restarted");
+    let stored: Value = wanted("other words", false).await.unwrap().json().await.unwrap();
+    assert_eq!(stored["choices"][0]["message"]["content"], "echo: other words");
+}
+
+#[tokio::test]
+async fn what_is_said_before_a_tool_is_told_apart() {
+    let world = World::start().await.unwrap();
+    let messages = json!([{"role": "user", "content": "tool please"}]);
+    let wanted = body(json!({"stream": true, "messages": messages}));
+
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+    let chunks = chunks(response.await.unwrap()).await.unwrap();
+
+    let text: String = chunks
+        .iter()
+        .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str())
+        .collect();
+    assert_eq!(text, "let me see\n\necho: tool please");
+}
+
+#[tokio::test]
+async fn a_user_goes_on_where_the_last_conversation_ended() {
+    let world = World::start().await.unwrap();
+    world.say(&world.anna, "u1", "first").await.unwrap();
+
+    let messages = json!([
+        {"role": "system", "content": "be kind"},
+        {"role": "user", "content": "first"},
+        {"role": "assistant", "content": "echo: first"},
+        {"role": "user", "content": "history"},
+    ]);
+    let wanted = body(json!({"user": "u1", "messages": messages}));
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+    let answer: Value = response.await.unwrap().json().await.unwrap();
+
+    assert_eq!(
+        answer["choices"][0]["message"]["content"],
+        "user=first; assistant=echo: first; user=history"
+    );
+    let other = world.say(&world.anna, "u2", "history").await.unwrap();
+    assert_eq!(other["choices"][0]["message"]["content"], "user=history");
+}
+
+#[tokio::test]
+async fn a_new_user_and_no_user_begin_with_all_that_was_said() {
+    let world = World::start().await.unwrap();
+    let messages = json!([
+        {"role": "developer", "content": "be kind"},
+        {"role": "user", "content": [{"type": "text", "text": "one"}]},
+        {"role": "assistant", "content": "two"},
+        {"role": "user", "content": "history"},
+    ]);
+    let expected = "system=be kind; user=one; assistant=two; user=history";
+
+    for extra in [json!({"messages": messages, "user": "new"}), json!({"messages": messages})] {
+        let response = world.post(&world.anna, "/v1/chat/completions").json(&body(extra)).send();
+        let answer: Value = response.await.unwrap().json().await.unwrap();
+
+        assert_eq!(answer["choices"][0]["message"]["content"], expected);
+    }
+}
+
+#[tokio::test]
+async fn a_very_long_history_is_taken_in() {
+    let world = World::start().await.unwrap();
+    let mut messages: Vec<Value> = (0..300)
+        .map(|n| json!({"role": if n % 2 == 0 { "user" } else { "assistant" }, "content": "x"}))
+        .collect();
+    messages.push(json!({"role": "user", "content": "hi"}));
+
+    let wanted = body(json!({"messages": messages}));
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+
+    let answer: Value = response.await.unwrap().json().await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "echo: hi", "{answer}");
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_is_an_error_with_its_reason() {
+    let world = World::start().await.unwrap();
+    let messages = json!([{"role": "user", "content": "fail"}]);
+
+    let wanted = body(json!({"messages": messages}));
+    let response = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+    let response = response.await.unwrap();
+    let wanted = body(json!({"messages": messages, "stream": true}));
+    let streamed = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+    let streamed = events(streamed.await.unwrap()).await.unwrap();
+
+    assert_eq!(response.status(), 502);
+    let told: Value = response.json().await.unwrap();
+    assert_eq!(told["error"]["code"], "turn_failed");
+    assert_eq!(told["error"]["message"], "the turn failed: it would not work");
+    let last: Value = serde_json::from_str(streamed.last().unwrap()).unwrap();
+    assert_eq!(last, told);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_leaves_the_turn_running() {
+    let world = World::start_with(|config| {
+        config.gateway.heartbeat = Duration::from_millis(50);
+        config.gateway.calls_per_tenant = 1;
+    });
+    let world = world.await.unwrap();
+    let messages = json!([{"role": "user", "content": "hold on"}]);
+    let wanted = body(json!({"stream": true, "messages": messages}));
+    let post = world.post(&world.anna, "/v1/chat/completions").header("Idempotency-Key", "k");
+    let response = post.json(&wanted).send().await.unwrap();
+    let message = response.headers()["x-holdfast-message"].to_str().unwrap().to_owned();
+    let mut bytes = response.bytes_stream();
+    let first = bytes.next().await.unwrap().unwrap();
+    let beat = bytes.next().await.unwrap().unwrap();
+
+    drop(bytes);
+
+    assert!(first.starts_with(b"data: "), "{first:?}");
+    assert_eq!(&beat[..], b": waiting\n\n");
+    // The only call that the tenant may have open is given back once the client is missed.
+    let free = async {
+        loop {
+            let again = world.get(&world.anna, "/v1/models").send().await.unwrap();
+            match again.status().as_u16() {
+                200 => break,
+                429 => tokio::time::sleep(Duration::from_millis(20)).await,
+                other => panic!("{other}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(5), free).await.unwrap();
+    world.runner.release(1);
+    let events = world.follow(&world.anna, &message).await.unwrap();
+    assert_eq!(done(&events).text, "echo: hold on");
+}
+
+#[tokio::test]
+async fn who_waits_too_long_is_told_how_to_get_the_answer() {
+    let world =
+        World::start_with(|config| config.gateway.answer_timeout = Duration::from_millis(200));
+    let world = world.await.unwrap();
+    let messages = json!([{"role": "user", "content": "hold on"}]);
+    let wanted = body(json!({"messages": messages}));
+    let post = || {
+        let post = world.post(&world.anna, "/v1/chat/completions");
+        post.header("Idempotency-Key", "k").json(&wanted).send()
+    };
+
+    let response = post().await.unwrap();
+
+    assert_eq!(response.status(), 504);
+    let told: Value = response.json().await.unwrap();
+    assert!(told["error"]["message"].as_str().unwrap().contains("idempotency key"), "{told}");
+    world.runner.release(1);
+    let answer = async {
+        loop {
+            let again = post().await.unwrap();
+            if again.status() == 200 {
+                break again.json::<Value>().await.unwrap();
+            }
+        }
+    };
+    let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "echo: hold on");
+}
+
+#[tokio::test]
+async fn models_are_the_tenants_agents() {
+    let world = World::start().await.unwrap();
+    world.agent(&world.anna, "coach", QueueMode::Steer).await.unwrap();
+
+    let list: Value =
+        world.get(&world.anna, "/v1/models").send().await.unwrap().json().await.unwrap();
+    let one = world.get(&world.anna, "/v1/models/holdfast/coach").send().await.unwrap();
+    let none = world.get(&world.ben, "/v1/models/holdfast/coach").send().await.unwrap();
+    let wanted = body(json!({"model": "holdfast/coach"}));
+    let answer = world.post(&world.anna, "/v1/chat/completions").json(&wanted).send();
+
+    let ids: Vec<&str> = list["data"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|model| model["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["holdfast", "holdfast/main", "holdfast/coach"]);
+    assert_eq!(one.json::<Value>().await.unwrap()["id"], "holdfast/coach");
+    assert_eq!(none.status(), 404);
+    assert_eq!(none.json::<Value>().await.unwrap()["error"]["code"], "model_not_found");
+    assert_eq!(answer.await.unwrap().status(), 200);
+}

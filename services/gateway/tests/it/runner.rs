@@ -1,0 +1,211 @@
+//! A runner that needs no model: what it does is in the message.
+//!
+//! | a message begins with | the runner |
+//! |---|---|
+//! | `hold` | answers once [`Runner::release`] is called |
+//! | `tool` | says something, calls a tool, answers in its second step |
+//! | `same` | loses the first step half-way, and says the same again |
+//! | `other` | loses it, and says something else |
+//! | `fail` | ends without an answer |
+//! | `quiet` | answers, and tells nobody by NATS |
+//! | `history` | answers with all that it has heard |
+//! | anything else | answers with `echo: ` and the message |
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_bus::{Bus, Delta, DeltaBody};
+use holdfast_session::{Append, Claim, Completion, Error, Loaded, Outcome, Sessions, Waiting};
+use holdfast_types::{Body, Entry, QueueMode, RunId, RunnerId, Usage, Wait};
+use jiff::Timestamp;
+use tokio::{sync::Semaphore, time::sleep};
+use tokio_util::task::AbortOnDropHandle;
+
+const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
+
+/// Claims and answers until it is dropped.
+pub struct Runner {
+    held: Arc<Semaphore>,
+    _claims: AbortOnDropHandle<()>,
+}
+
+impl Runner {
+    pub fn start(sessions: Sessions, bus: Bus) -> Self {
+        let held = Arc::new(Semaphore::new(0));
+        let work = Work { sessions, bus, held: Arc::clone(&held), id: RunnerId::generate() };
+        Self { held, _claims: AbortOnDropHandle::new(tokio::spawn(work.claim())) }
+    }
+
+    /// Lets so many held messages be answered.
+    pub fn release(&self, held: usize) {
+        self.held.add_permits(held);
+    }
+}
+
+#[derive(Clone)]
+struct Work {
+    sessions: Sessions,
+    bus: Bus,
+    held: Arc<Semaphore>,
+    id: RunnerId,
+}
+
+impl Work {
+    async fn claim(self) {
+        loop {
+            for claim in self.sessions.claim(self.id, 16).await.unwrap_or_default() {
+                let work = self.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = work.run(claim).await {
+                        // A database that is dropped under a runner is how tests end.
+                        assert!(!error.is_fenced(), "{error}");
+                    }
+                });
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn run(&self, claim: Claim) -> Result<(), Error> {
+        let mut loaded = self.sessions.load(&claim, 1000).await?;
+        let Some(head) = loaded.waiting.iter().find(|row| !row.body.silent).cloned() else {
+            return self.sessions.yield_to(&claim, Wait::Anything).await.map(drop);
+        };
+        let run = RunId::from(head.message);
+        let mut told = Told { work: self, claim: &claim, run, n: 0 };
+        let quiet = head.body.text.starts_with("quiet");
+        if !quiet {
+            told.tell(0, DeltaBody::Started);
+        }
+        if head.body.text.starts_with("hold") {
+            self.held.acquire().await.expect("it is never closed").forget();
+            // What came meanwhile is seen now.
+            loaded = self.sessions.load(&claim, 1000).await?;
+        }
+        let seen = seen(&loaded, &head);
+        let (step, outcome, text) = self.think(&mut told, &loaded, &seen, quiet).await?;
+        self.finish(&mut told, &seen, (step, outcome, text), quiet).await
+    }
+
+    /// What to answer, with the number of the step it is said in.
+    async fn think(
+        &self,
+        told: &mut Told<'_>,
+        loaded: &Loaded,
+        seen: &[Waiting],
+        quiet: bool,
+    ) -> Result<(u32, Outcome, String), Error> {
+        let last = seen.iter().rev().find(|row| !row.body.silent);
+        let said = last.map(|row| row.body.text.clone()).unwrap_or_default();
+        let mut answer = format!("echo: {said}");
+        let mut step = 0;
+        match said.split_whitespace().next().unwrap_or_default() {
+            "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
+            "history" => answer = history(loaded, seen),
+            "same" => told.say(0, "echo: "),
+            "other" => told.say(0, "something else "),
+            "tool" => {
+                told.say(0, "let me see");
+                let call = "call_1".to_owned();
+                told.tell(0, DeltaBody::ToolStarted { call: call.clone(), tool: "look".into() });
+                told.tell(0, DeltaBody::ToolEnded { call, failed: false });
+                step = 1;
+            }
+            _ => {}
+        }
+        let seqs = seen.iter().map(|row| row.seq).collect();
+        let append = Append { run: Some(told.run), seen: seqs, ..Append::default() };
+        self.sessions.append(told.claim, append).await?;
+        if ["same", "other"].iter().any(|word| said.starts_with(word)) {
+            told.tell(0, DeltaBody::StepRestarted);
+        }
+        if !quiet {
+            for word in answer.split_inclusive(' ') {
+                told.say(step, word);
+            }
+        }
+        Ok((step, Outcome::Completed, answer))
+    }
+
+    async fn finish(
+        &self,
+        told: &mut Told<'_>,
+        seen: &[Waiting],
+        (step, outcome, text): (u32, Outcome, String),
+        quiet: bool,
+    ) -> Result<(), Error> {
+        let mut entries: Vec<Entry> =
+            seen.iter().map(|row| Entry::Heard { seq: row.seq, body: row.body.clone() }).collect();
+        entries.push(Entry::Thought {
+            text: text.clone(),
+            calls: Vec::new(),
+            usage: USAGE,
+            model: "test:echo".to_owned(),
+        });
+        let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
+        let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());
+        let completion = Completion {
+            run: told.run,
+            reply: Some(entries.len() - 1),
+            entries,
+            done: seqs.clone(),
+            outcome,
+            reason: reason.clone(),
+            deliveries: Vec::new(),
+            usage: USAGE,
+            model: "test:echo".to_owned(),
+            steps: i32::try_from(step).unwrap_or_default() + 1,
+            started_at: Timestamp::now(),
+            wait: Wait::Anything,
+            last_target: None,
+        };
+        self.sessions.complete(told.claim, completion).await?;
+        if !quiet {
+            let outcome = match outcome {
+                Outcome::Failed => holdfast_bus::Outcome::Failed,
+                _ => holdfast_bus::Outcome::Completed,
+            };
+            told.tell(step, DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE });
+        }
+        Ok(())
+    }
+}
+
+/// The messages that a turn takes, as their modes say.
+fn seen(loaded: &Loaded, head: &Waiting) -> Vec<Waiting> {
+    let alone = head.mode == QueueMode::Followup;
+    let taken = loaded.waiting.iter().filter(|row| row.seq <= head.seq || !alone);
+    taken.cloned().collect()
+}
+
+fn history(loaded: &Loaded, seen: &[Waiting]) -> String {
+    let before = loaded.entries.iter().filter_map(|(_, _, entry)| match entry {
+        Entry::Heard { body, .. } => Some(line(body)),
+        Entry::Thought { text, .. } => Some(format!("assistant={text}")),
+        _ => None,
+    });
+    let now = seen.iter().map(|row| line(&row.body));
+    before.chain(now).collect::<Vec<_>>().join("; ")
+}
+
+fn line(body: &Body) -> String {
+    format!("{}={}", body.role.as_deref().unwrap_or("user"), body.text)
+}
+
+struct Told<'w> {
+    work: &'w Work,
+    claim: &'w Claim,
+    run: RunId,
+    n: u32,
+}
+
+impl Told<'_> {
+    fn say(&mut self, step: u32, text: &str) {
+        self.tell(step, DeltaBody::Text { text: text.to_owned() });
+    }
+
+    fn tell(&mut self, step: u32, body: DeltaBody) {
+        let delta = Delta { run: self.run, epoch: self.claim.epoch, step, n: self.n, body };
+        self.n += 1;
+        self.work.bus.publish_delta(self.claim.tenant, self.claim.session, &delta);
+    }
+}

@@ -1,0 +1,289 @@
+//! What the tests stand on: a gateway, two tenants that know nothing of each other, a runner.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use futures::StreamExt as _;
+use gateway::{App, Config};
+use holdfast_bus::Bus;
+use holdfast_directory::{Actor, Directory, NewAgent, NewKey, Seal, Settings};
+use holdfast_pg::Pools;
+use holdfast_proto::gateway::v1::{
+    self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
+};
+use holdfast_session::Sessions;
+use holdfast_testkit::{Database, nats, redis};
+use holdfast_types::{AgentName, QueueMode, TenantId};
+use reqwest::{Client, RequestBuilder, Response};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use tokio::{task::JoinHandle, time::timeout};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, transport::Channel};
+
+use crate::runner::Runner;
+
+pub const KEK: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+pub const MESH: &str = "0123456789abcdef0123456789abcdef";
+const PEPPER: &str = "pepper of the tests";
+
+/// Longer than anything takes, on a machine that is busy.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+pub struct World {
+    pub http: SocketAddr,
+    pub grpc: SocketAddr,
+    pub client: Client,
+    pub directory: Directory,
+    pub sessions: Sessions,
+    pub runner: Runner,
+    pub stop: CancellationToken,
+    pub served: Option<JoinHandle<anyhow::Result<()>>>,
+    pub anna: Tenant,
+    pub ben: Tenant,
+    _redis: redis::Namespace,
+    _nats: nats::Namespace,
+    _database: Database,
+}
+
+/// A tenant, and its first key.
+pub struct Tenant {
+    pub id: TenantId,
+    pub key: String,
+}
+
+impl World {
+    pub async fn start() -> anyhow::Result<Self> {
+        Self::start_with(|_| {}).await
+    }
+
+    pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        holdfast_kit::metrics::install()?;
+        let schema = holdfast_pg::fingerprint();
+        let database = Database::create_from(&schema, async |url: String| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        });
+        let database = database.await?;
+        let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
+
+        let mut config = Config::default();
+        config.gateway.http = SocketAddr::from(([127, 0, 0, 1], 0));
+        config.gateway.grpc = SocketAddr::from(([127, 0, 0, 1], 0));
+        config.gateway.shutdown_grace = Duration::from_secs(5);
+        config.database.url = database.url().into();
+        config.nats.url = nats.url().into();
+        config.nats.prefix = nats.prefix().to_owned();
+        config.redis.url = redis.url().into();
+        config.redis.prefix = redis.prefix().to_owned();
+        config.mesh.secret = MESH.into();
+        config.secrets.kek = KEK.into();
+        config.secrets.pepper = PEPPER.into();
+        let of_runner = config.nats.clone();
+        change(&mut config);
+
+        let pools = Pools::lazy(&config.database, "test")?;
+        let seal = Seal::new(&KEK.into())?;
+        let directory = Directory::new(pools.clone(), seal, PEPPER.into());
+        let sessions = Sessions::new(pools);
+        let anna = tenant(&directory, "anna").await?;
+        let ben = tenant(&directory, "ben").await?;
+        let runner = Runner::start(sessions.clone(), Bus::connect(&of_runner, "test").await?);
+
+        let app = App::connect(config).await?;
+        let (http, grpc) = (app.http_address()?, app.grpc_address()?);
+        let stop = CancellationToken::new();
+        let served = Some(tokio::spawn(app.run(stop.clone())));
+        let world = Self {
+            http,
+            grpc,
+            client: Client::builder().no_proxy().build()?,
+            directory,
+            sessions,
+            runner,
+            stop,
+            served,
+            anna,
+            ben,
+            _redis: redis,
+            _nats: nats,
+            _database: database,
+        };
+        world.ready().await?;
+        Ok(world)
+    }
+
+    async fn ready(&self) -> anyhow::Result<()> {
+        let url = self.url("/readyz");
+        let ready = async {
+            while !self.client.get(&url).send().await.is_ok_and(|ready| ready.status() == 200) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(PATIENCE, ready).await.context("the gateway is not ready")
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http)
+    }
+
+    /// An agent that takes input in this way.
+    pub async fn agent(&self, of: &Tenant, name: &str, mode: QueueMode) -> anyhow::Result<()> {
+        let settings = Settings { queue_mode: mode, ..Settings::default() };
+        let new = NewAgent { name: AgentName::new(name), settings, ..NewAgent::default() };
+        self.directory.create_agent(of.id, Actor::Operator, new).await?;
+        // The gateway remembers a tenant's agents for a second.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        Ok(())
+    }
+
+    /// Another key of a tenant.
+    pub async fn key(
+        &self,
+        of: &Tenant,
+        scopes: &[&str],
+        lifetime: Option<Duration>,
+    ) -> anyhow::Result<String> {
+        let scopes = scopes.iter().map(|&scope| scope.to_owned()).collect();
+        let new = NewKey { name: "test".to_owned(), scopes, lifetime };
+        let (_, secret) = self.directory.create_key(of.id, Actor::Operator, new).await?;
+        Ok(secret.expose_secret().to_owned())
+    }
+
+    /// A connection to the gRPC door.
+    pub async fn channel(&self) -> anyhow::Result<Channel> {
+        Ok(Channel::from_shared(format!("http://{}", self.grpc))?.connect().await?)
+    }
+
+    pub async fn messages(&self) -> anyhow::Result<MessagesClient<Channel>> {
+        Ok(MessagesClient::new(self.channel().await?))
+    }
+
+    /// Sends a message and returns what is answered.
+    pub async fn send(
+        &self,
+        of: &Tenant,
+        request: SendRequest,
+    ) -> Result<pb::SendResponse, tonic::Status> {
+        let mut client = self.messages().await.expect("the gateway is there");
+        Ok(client.send(of.request(request)).await?.into_inner())
+    }
+
+    /// Follows a message to its end.
+    pub async fn follow(
+        &self,
+        of: &Tenant,
+        message_id: &str,
+    ) -> Result<Vec<RunEvent>, tonic::Status> {
+        let mut client = self.messages().await.expect("the gateway is there");
+        let request = pb::FollowRequest { message_id: message_id.to_owned() };
+        collect(client.follow(of.request(request)).await?.into_inner()).await
+    }
+
+    /// Sends a message and follows it to its end.
+    pub async fn stream(
+        &self,
+        of: &Tenant,
+        request: SendRequest,
+    ) -> Result<Vec<RunEvent>, tonic::Status> {
+        let mut client = self.messages().await.expect("the gateway is there");
+        collect(client.stream(of.request(request)).await?.into_inner()).await
+    }
+
+    pub fn post(&self, of: &Tenant, path: &str) -> RequestBuilder {
+        self.client.post(self.url(path)).bearer_auth(&of.key)
+    }
+
+    pub fn get(&self, of: &Tenant, path: &str) -> RequestBuilder {
+        self.client.get(self.url(path)).bearer_auth(&of.key)
+    }
+
+    /// A chat completion of one message.
+    pub async fn say(&self, of: &Tenant, user: &str, text: &str) -> anyhow::Result<Value> {
+        let body = json!({
+            "model": "holdfast",
+            "user": user,
+            "messages": [{"role": "user", "content": text}],
+        });
+        let response = self.post(of, "/v1/chat/completions").json(&body).send().await?;
+        let (status, body) = (response.status(), response.json::<Value>().await?);
+        anyhow::ensure!(status == 200, "{status}: {body}");
+        Ok(body)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+impl Tenant {
+    pub fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        let key = format!("Bearer {}", self.key).parse().expect("a key is plain text");
+        request.metadata_mut().insert("authorization", key);
+        request
+    }
+
+    /// The same tenant by another key.
+    pub fn by(&self, key: &str) -> Self {
+        Self { id: self.id, key: key.to_owned() }
+    }
+}
+
+async fn tenant(directory: &Directory, name: &str) -> anyhow::Result<Tenant> {
+    let (tenant, secret): (_, SecretString) =
+        directory.create_tenant(Actor::Operator, name).await?;
+    Ok(Tenant { id: tenant.id, key: secret.expose_secret().to_owned() })
+}
+
+async fn collect(mut events: tonic::Streaming<RunEvent>) -> Result<Vec<RunEvent>, tonic::Status> {
+    let all = async {
+        let mut all = Vec::new();
+        while let Some(event) = events.next().await {
+            all.push(event?);
+        }
+        Ok(all)
+    };
+    timeout(PATIENCE, all).await.expect("a stream ends")
+}
+
+pub fn message(text: &str) -> SendRequest {
+    SendRequest { text: text.to_owned(), ..SendRequest::default() }
+}
+
+/// The answer that a stream ended with, which is told exactly once and last.
+pub fn done(events: &[RunEvent]) -> pb::Done {
+    let is_done = |event: &&RunEvent| matches!(event.event, Some(Event::Done(_)));
+    assert_eq!(events.iter().filter(is_done).count(), 1, "{events:?}");
+    match events.last().and_then(|event| event.event.clone()) {
+        Some(Event::Done(done)) => done,
+        other => panic!("the last event is no end: {other:?}"),
+    }
+}
+
+/// The text of a stream's deltas.
+pub fn text(events: &[RunEvent]) -> String {
+    let texts = events.iter().filter_map(|event| match &event.event {
+        Some(Event::Text(delta)) => Some(delta.text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+/// The data of a stream's events, in order; comments are passed over.
+pub async fn events(response: Response) -> anyhow::Result<Vec<String>> {
+    assert_eq!(response.headers()["content-type"], "text/event-stream; charset=utf-8");
+    let text = timeout(PATIENCE, response.text()).await.context("the stream hangs")??;
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    Ok(data.map(str::to_owned).collect())
+}
+
+/// As [`events`], read as JSON, without the `[DONE]` that has to end them.
+pub async fn chunks(response: Response) -> anyhow::Result<Vec<Value>> {
+    let mut data = events(response).await?;
+    assert_eq!(data.pop().as_deref(), Some("[DONE]"));
+    data.iter().map(|data| Ok(serde_json::from_str(data)?)).collect()
+}

@@ -1,0 +1,96 @@
+//! The parts of the table, one module each.
+
+mod claim;
+mod cost;
+mod crash;
+mod crowd;
+mod fairness;
+mod idle;
+mod memory;
+mod start;
+mod throughput;
+mod turn;
+mod wake;
+
+use clap::ValueEnum;
+
+use crate::{Pace, mesh::Mesh, report::Line};
+
+/// A part of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Section {
+    /// Overhead of one turn, and of one with a tool call
+    Turn,
+    /// Turns a second, many sessions in parallel
+    Throughput,
+    /// CPU time and commits of one turn
+    Cost,
+    /// Resident memory
+    Memory,
+    /// From a process' start until it is ready
+    Start,
+    /// The first token of an assistant that slept
+    Wake,
+    /// 100 users, 25 at once, a model of 3 s
+    Crowd,
+    /// What a crash of gateway and runner loses
+    Crash,
+    /// A quiet tenant behind a noisy one
+    Fairness,
+    /// Claims with 10,000 sessions queued
+    Claim,
+    /// A minute of nothing
+    Idle,
+}
+
+impl Section {
+    /// All of them, in the order in which they are measured.
+    pub const ALL: [Self; 11] = [
+        // First, while the processes are as they were started.
+        Self::Memory,
+        Self::Start,
+        Self::Turn,
+        Self::Throughput,
+        Self::Cost,
+        Self::Wake,
+        Self::Crowd,
+        Self::Fairness,
+        Self::Claim,
+        Self::Idle,
+        Self::Crash,
+    ];
+
+    /// What it is called in the table.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Turn => "overhead of a turn",
+            Self::Throughput => "turns a second",
+            Self::Cost => "cost of a turn",
+            Self::Memory => "memory",
+            Self::Start => "start to ready",
+            Self::Wake => "waking an idle assistant",
+            Self::Crowd => "100 users, 25 at once, 3 s model",
+            Self::Crash => "kill -9 of gateway and runner",
+            Self::Fairness => "a quiet tenant beside a noisy one",
+            Self::Claim => "claims, 10,000 sessions queued",
+            Self::Idle => "an idle mesh",
+        }
+    }
+
+    /// Measures it.
+    pub async fn run(self, mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
+        match self {
+            Self::Turn => turn::measure(mesh, pace).await,
+            Self::Throughput => throughput::measure(mesh, pace).await,
+            Self::Cost => cost::measure(mesh, pace).await,
+            Self::Memory => memory::measure(mesh, pace).await,
+            Self::Start => start::measure(mesh, pace).await,
+            Self::Wake => wake::measure(mesh, pace).await,
+            Self::Crowd => crowd::measure(mesh, pace).await,
+            Self::Crash => crash::measure(mesh, pace).await,
+            Self::Fairness => fairness::measure(mesh, pace).await,
+            Self::Claim => claim::measure(mesh, pace).await,
+            Self::Idle => idle::measure(mesh, pace).await,
+        }
+    }
+}

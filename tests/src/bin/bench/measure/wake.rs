@@ -1,0 +1,27 @@
+//! How soon an assistant that nobody spoke to for a while says its first word.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Pace, client::fresh, mesh::Mesh, models::Model, report::Line, stats::Samples};
+
+const IDLE: Duration = Duration::from_secs(2);
+
+pub async fn measure(mesh: &Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
+    let client = mesh.client(&mesh.tenant)?;
+    let session = fresh("wake");
+    client.turn(0, Model::Instant, &session).await?;
+    let mut times = Vec::new();
+    for _ in 0..pace.count(30, 5) {
+        sleep(IDLE).await;
+        times.push(client.turn(0, Model::Instant, &session).await?.first);
+    }
+    let times: Samples = times.into_iter().collect();
+    Ok(vec![
+        Line::millis("first token, p50", times.median()),
+        Line::millis("first token, p95", times.permille(950))
+            .at_most(20.0)
+            .note(format!("{} messages, each after 2 s of silence", times.count())),
+    ])
+}

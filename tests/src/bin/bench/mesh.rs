@@ -1,0 +1,316 @@
+//! The mesh that is measured: real backends that keep every promise, each service as a release
+//! process of its own, and fake models beside them.
+
+use std::{
+    net::{Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    time::Duration,
+};
+
+use anyhow::{Context as _, ensure};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use holdfast_directory::{
+    Actor, Directory, NewAgent, NewProvider, ProviderKind, Seal, Settings, TenantChanges,
+};
+use holdfast_pg::Pools;
+use holdfast_session::Sessions;
+use holdfast_testkit::{Database, OwnBackends, Process};
+use holdfast_types::{AgentName, QueueMode, TenantId};
+use secrecy::{ExposeSecret as _, SecretString};
+use sqlx::{Connection as _, PgConnection};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::{client::Client, models::Models, readiness};
+
+/// Longer than anything here should take; a mesh that is not ready by then is broken.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests a minute: more than can be made, so that no limit is measured.
+const RATE: u32 = 1_000_000_000;
+
+/// How the mesh is set up, where that changes what is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// Turns that the runner runs at once.
+    pub slots: u32,
+    /// Sessions of the measured tenant that may be ready or running at once.
+    pub cap: u32,
+}
+
+/// One of our services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Service {
+    /// `holdfast gateway`.
+    Gateway,
+    /// `holdfast agent-runner`.
+    Runner,
+    /// `holdfast channel-bridge`.
+    Bridge,
+}
+
+impl Service {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gateway, Self::Runner, Self::Bridge];
+
+    /// Its subcommand.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gateway => "gateway",
+            Self::Runner => "agent-runner",
+            Self::Bridge => "channel-bridge",
+        }
+    }
+}
+
+/// A tenant that has an agent for each fake model.
+#[derive(Debug, Clone)]
+pub struct Tenant {
+    /// Its id.
+    pub id: TenantId,
+    /// Its key.
+    pub key: SecretString,
+}
+
+/// A running mesh; everything ends with the value.
+#[derive(Debug)]
+pub struct Mesh {
+    running: Vec<(Service, Process)>,
+    /// The fake models.
+    pub models: Models,
+    /// The tenant that is measured, with the cap of the setup.
+    pub tenant: Tenant,
+    directory: Directory,
+    doors: Doors,
+    secrets: Secrets,
+    setup: Setup,
+    program: PathBuf,
+    database: Database,
+    // The last to go, since everything else stands on it.
+    backends: OwnBackends,
+}
+
+#[derive(Debug)]
+struct Secrets {
+    kek: String,
+    pepper: String,
+    mesh: String,
+}
+
+/// Where the services listen.
+#[derive(Debug, Clone, Copy)]
+struct Doors {
+    http: SocketAddr,
+    grpc: SocketAddr,
+    runner: SocketAddr,
+    bridge: SocketAddr,
+}
+
+impl Mesh {
+    /// Starts everything and waits until it is ready.
+    pub async fn start(setup: Setup) -> anyhow::Result<Self> {
+        let program = std::env::current_exe()?.with_file_name("holdfast");
+        ensure!(program.exists(), "there is no `{}`: `make bench` builds it", program.display());
+        let backends = OwnBackends::start().await?;
+        let database = Database::create_on(backends.urls()).await?;
+        holdfast_pg::migrate(&database.admin_url()).await?;
+
+        let secrets = Secrets::generate();
+        let pools = pools(&database)?;
+        let seal = Seal::new(&secrets.kek.as_str().into())?;
+        let directory = Directory::new(pools.clone(), seal, secrets.pepper.as_str().into());
+        let models = Models::start().await?;
+        let tenant = make_tenant(&directory, &models, "measured").await?;
+        Sessions::new(pools).set_share(tenant.id, None, Some(setup.cap)).await?;
+
+        let mut mesh = Self {
+            running: Vec::new(),
+            models,
+            tenant,
+            directory,
+            doors: Doors::free()?,
+            secrets,
+            setup,
+            program,
+            database,
+            backends,
+        };
+        for service in Service::ALL {
+            mesh.launch(service).await?;
+        }
+        Ok(mesh)
+    }
+
+    /// Another tenant like the measured one, with the cap that tenants have.
+    pub async fn tenant(&self, name: &str) -> anyhow::Result<Tenant> {
+        make_tenant(&self.directory, &self.models, name).await
+    }
+
+    /// The way in for a tenant.
+    pub fn client(&self, tenant: &Tenant) -> anyhow::Result<Client> {
+        Client::new(self.doors.grpc, &tenant.key)
+    }
+
+    /// The HTTP API's address.
+    pub const fn http(&self) -> SocketAddr {
+        self.doors.http
+    }
+
+    /// The process id of a service.
+    pub fn pid(&self, service: Service) -> anyhow::Result<u32> {
+        Ok(self.process(service)?.pid())
+    }
+
+    /// The backends.
+    pub const fn backends(&self) -> &OwnBackends {
+        &self.backends
+    }
+
+    /// A service's process.
+    pub fn process(&self, service: Service) -> anyhow::Result<&Process> {
+        let found = self.running.iter().find(|(running, _)| *running == service);
+        let found = found.with_context(|| format!("`{}` does not run", service.name()))?;
+        Ok(&found.1)
+    }
+
+    /// Kills a service as a crash would.
+    pub async fn kill(&mut self, service: Service) -> anyhow::Result<()> {
+        for (_, process) in self.running.iter_mut().filter(|(running, _)| *running == service) {
+            process.kill().await?;
+        }
+        self.running.retain(|(running, _)| *running != service);
+        Ok(())
+    }
+
+    /// Starts a service that does not run, and waits until it is ready.
+    pub async fn launch(&mut self, service: Service) -> anyhow::Result<()> {
+        let (process, _) = self.spawn(service, self.doors).await?;
+        self.running.push((service, process));
+        Ok(())
+    }
+
+    /// Ends all services in good order and starts them anew.
+    pub async fn relaunch(&mut self) -> anyhow::Result<()> {
+        for (_, process) in &mut self.running {
+            process.terminate()?;
+            process.wait(PATIENCE).await?;
+        }
+        self.running.clear();
+        for service in Service::ALL {
+            self.launch(service).await?;
+        }
+        Ok(())
+    }
+
+    /// How long one more replica of a service takes from its start until it is ready.
+    pub async fn time_start(&self, service: Service) -> anyhow::Result<Duration> {
+        let (mut process, time) = self.spawn(service, Doors::free()?).await?;
+        process.terminate()?;
+        process.wait(PATIENCE).await?;
+        Ok(time)
+    }
+
+    async fn spawn(&self, service: Service, doors: Doors) -> anyhow::Result<(Process, Duration)> {
+        let urls = self.backends.urls();
+        let settings = [
+            ("HOLDFAST_DATABASE__URL", self.database.url()),
+            ("HOLDFAST_NATS__URL", urls.nats_url.clone()),
+            ("HOLDFAST_REDIS__URL", urls.redis_url.clone()),
+            ("HOLDFAST_SECRETS__KEK", self.secrets.kek.clone()),
+            ("HOLDFAST_SECRETS__PEPPER", self.secrets.pepper.clone()),
+            ("HOLDFAST_MESH__SECRET", self.secrets.mesh.clone()),
+            ("HOLDFAST_MESH__GATEWAY_URL", format!("http://{}", self.doors.grpc)),
+            ("HOLDFAST_GATEWAY__HTTP", doors.http.to_string()),
+            ("HOLDFAST_GATEWAY__GRPC", doors.grpc.to_string()),
+            ("HOLDFAST_RUNNER__LISTEN", doors.runner.to_string()),
+            ("HOLDFAST_RUNNER__SLOTS", self.setup.slots.to_string()),
+            ("HOLDFAST_BRIDGE__LISTEN", doors.bridge.to_string()),
+        ];
+        let mut builder = Process::builder(&self.program).arg(service.name());
+        for (name, value) in settings {
+            builder = builder.env(name, value);
+        }
+        let door = match service {
+            Service::Gateway => doors.http,
+            Service::Runner => doors.runner,
+            Service::Bridge => doors.bridge,
+        };
+        let begun = Instant::now();
+        let process = builder.spawn()?;
+        while !readiness::is_ready(door).await {
+            ensure!(
+                begun.elapsed() < PATIENCE,
+                "`{}` is not ready after {PATIENCE:?}; it said:\n{}",
+                service.name(),
+                process.output()
+            );
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok((process, begun.elapsed()))
+    }
+
+    /// Another database on the same server, with the schema and nothing else.
+    pub async fn empty_database(&self) -> anyhow::Result<(Database, Sessions)> {
+        let database = Database::create_on(self.backends.urls()).await?;
+        holdfast_pg::migrate(&database.admin_url()).await?;
+        let sessions = Sessions::new(pools(&database)?);
+        Ok((database, sessions))
+    }
+
+    /// A connection to the mesh's database as its superuser, whom row-level security does not bind.
+    pub async fn admin(&self) -> anyhow::Result<PgConnection> {
+        Ok(PgConnection::connect(&self.database.admin_url()).await?)
+    }
+}
+
+fn pools(database: &Database) -> anyhow::Result<Pools> {
+    let config = holdfast_pg::Config { url: database.url().into(), ..Default::default() };
+    Pools::lazy(&config, "bench")
+}
+
+async fn make_tenant(directory: &Directory, models: &Models, name: &str) -> anyhow::Result<Tenant> {
+    let by = Actor::Operator;
+    let (tenant, key) = directory.create_tenant(by, name).await?;
+    let changes = TenantChanges { rate: Some(RATE), ..TenantChanges::default() };
+    directory.update_tenant(tenant.id, by, changes).await?;
+    for (model, base_url) in models.all() {
+        let provider = NewProvider {
+            name: model.name().to_owned(),
+            kind: ProviderKind::OpenAi,
+            base_url,
+            api_key: Some(Uuid::now_v7().to_string().into()),
+            default_model: None,
+        };
+        directory.put_provider(tenant.id, by, provider).await?;
+        let agent = NewAgent {
+            name: AgentName::new(model.name()),
+            model: Some(format!("{}:fake-model", model.name())),
+            // One run for each message, so that messages and turns are the same number.
+            settings: Settings { queue_mode: QueueMode::Followup, ..Settings::default() },
+            ..NewAgent::default()
+        };
+        directory.create_agent(tenant.id, by, agent).await?;
+    }
+    Ok(Tenant { id: tenant.id, key: key.expose_secret().into() })
+}
+
+impl Secrets {
+    fn generate() -> Self {
+        let kek = [Uuid::now_v7().into_bytes(), Uuid::now_v7().into_bytes()].concat();
+        Self {
+            kek: BASE64_STANDARD.encode(kek),
+            pepper: Uuid::now_v7().to_string(),
+            mesh: Uuid::now_v7().to_string(),
+        }
+    }
+}
+
+impl Doors {
+    /// Ports that nobody listens on. All are held while they are chosen, so that they differ.
+    fn free() -> anyhow::Result<Self> {
+        let held: Vec<TcpListener> = (0..4)
+            .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
+            .collect::<std::io::Result<_>>()?;
+        let at = |n: usize| held[n].local_addr();
+        Ok(Self { http: at(0)?, grpc: at(1)?, runner: at(2)?, bridge: at(3)? })
+    }
+}

@@ -1,0 +1,94 @@
+//! The fake models: each a process, with an agent of its name.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use holdfast_testkit::Process;
+use tokio::time::sleep;
+
+use crate::readiness;
+
+/// A fake model, and the agent that uses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Model {
+    /// Answers at once.
+    Instant,
+    /// Answers after 200 ms.
+    Slow,
+    /// Answers after 3 s.
+    VerySlow,
+    /// Answers at once, and calls a tool first.
+    Tool,
+}
+
+impl Model {
+    const ALL: [Self; 4] = [Self::Instant, Self::Slow, Self::VerySlow, Self::Tool];
+
+    /// The provider's name, and the agent's.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Instant => "instant",
+            Self::Slow => "slow",
+            Self::VerySlow => "very-slow",
+            Self::Tool => "tool",
+        }
+    }
+
+    /// How long it thinks.
+    pub const fn latency(self) -> Duration {
+        match self {
+            Self::Instant | Self::Tool => Duration::ZERO,
+            Self::Slow => Duration::from_millis(200),
+            Self::VerySlow => Duration::from_secs(3),
+        }
+    }
+}
+
+/// The running ones.
+#[derive(Debug)]
+pub struct Models(Vec<(Model, String, Process)>);
+
+impl Models {
+    /// Starts them all.
+    pub async fn start() -> anyhow::Result<Self> {
+        let program = std::env::current_exe()?.with_file_name("fake_model");
+        let mut running = Vec::new();
+        for model in Model::ALL {
+            let latency = model.latency().as_millis().to_string();
+            let mut builder = Process::builder(&program).arg("--latency-ms").arg(latency);
+            if model == Model::Tool {
+                builder = builder.arg("--tool").arg("session_status");
+            }
+            let process = builder.spawn().context("the fake models are built by `make bench`")?;
+            running.push((model, url(&process).await?, process));
+        }
+        Ok(Self(running))
+    }
+
+    /// Each, with its base URL.
+    pub fn all(&self) -> impl Iterator<Item = (Model, String)> {
+        self.0.iter().map(|(model, url, _)| (*model, url.clone()))
+    }
+
+    /// How many requests all of them have got so far.
+    pub async fn requests(&self) -> anyhow::Result<u64> {
+        let mut sum = 0;
+        for (_, url, _) in &self.0 {
+            let authority = url.trim_start_matches("http://").trim_end_matches("/v1");
+            let at: SocketAddr = authority.parse()?;
+            sum += readiness::get(at, "/count").await?.1.trim().parse::<u64>()?;
+        }
+        Ok(sum)
+    }
+}
+
+/// The URL that the process prints first.
+async fn url(process: &Process) -> anyhow::Result<String> {
+    for _ in 0..1000 {
+        if let Some((line, _)) = process.output().split_once('\n') {
+            return Ok(line.to_owned());
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    anyhow::bail!("the fake model does not start; it said `{}`", process.output())
+}

@@ -1,0 +1,360 @@
+//! The promises, asked of the tables and of the platforms' own logs.
+//!
+//! Each query finds what breaks a promise, and so must find nothing. They read as the schema's
+//! owner, whom row-level security does not bind, and only after the mesh has come to rest.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use sqlx::{Connection as _, PgConnection};
+
+use crate::load::{Door, Said};
+use crate::mesh::Mesh;
+use crate::script::{Word, ids};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// What breaks a promise.
+    pub broken: Vec<String>,
+    /// What there was to look at: a check of nothing proves nothing.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+impl Findings {
+    fn count(&mut self, what: &'static str, number: usize) {
+        self.counts.insert(what, u64::try_from(number).unwrap_or(u64::MAX));
+    }
+
+    fn ensure(&mut self, holds: bool, promise: &str, offender: impl fmt::Display) {
+        if !holds {
+            self.broken.push(format!("{promise}: {offender}"));
+        }
+    }
+}
+
+/// What must find nothing: the promise, and the query.
+const BROKEN: [(&str, &str); 17] = [
+    (
+        "I1 an accepted message is finished",
+        "select i.message_id::text || ' is ' || i.state || ', its session ' || l.state
+         from session.inbox i join session.session_lease l using (tenant_id, session_id)
+         where i.state not in ('done', 'dead')",
+    ),
+    (
+        "I1 what is dead has its reason",
+        "select message_id::text from session.inbox where state = 'dead' and coalesce(reason, '') = ''",
+    ),
+    (
+        "I2 a message is stored once",
+        "select split_part(body->>'text', ' ', 1) from session.inbox
+         group by tenant_id, split_part(body->>'text', ' ', 1) having count(*) > 1",
+    ),
+    (
+        "I3 messages are first heard in their order",
+        "select session_id::text || ' hears ' || seq || ' after ' || before from (
+             select session_id, seq, lag(seq) over (partition by session_id order by place) as before
+             from (select session_id, (body->>'seq')::bigint as seq, min(seq) as place
+                   from session.entries where kind = 'heard'
+                   group by session_id, (body->>'seq')::bigint) first) heard
+         where seq < before",
+    ),
+    (
+        "I3 a message is heard once, but for those whose turn died under another",
+        "select e.session_id::text || ' hears ' || (e.body->>'seq') || ' ' || count(*) || ' times'
+         from session.entries e where e.kind = 'heard'
+           and not exists (select from session.inbox d where d.session_id = e.session_id and d.state = 'dead')
+         group by e.session_id, e.body->>'seq' having count(*) > 1",
+    ),
+    (
+        "I3 no message is skipped: what is done was heard",
+        "select i.message_id::text from session.inbox i
+         where i.state = 'done' and not exists (
+             select from session.entries e where e.session_id = i.session_id and e.kind = 'heard'
+               and (e.body->>'seq')::bigint = i.seq)",
+    ),
+    (
+        "I3 turns end in the order of their messages",
+        "select session_id::text || ' finishes ' || seq || ' before its predecessor' from (
+             select session_id, seq, run_id, finished_at,
+                    lag(run_id) over w as run_before, lag(finished_at) over w as before
+             from session.inbox window w as (partition by session_id order by seq)) finished
+         where run_id <> run_before and finished_at < before",
+    ),
+    (
+        "I4 a message is completed by one run, which ended as the message says",
+        "select i.message_id::text || ' is ' || coalesce(i.outcome, '-') || ', its run ' || coalesce(r.outcome, '-')
+         from session.inbox i left join session.runs r on r.run_id = i.run_id
+         where i.state = 'done' and r.outcome is distinct from i.outcome",
+    ),
+    (
+        "I4 a completed run has one answer",
+        "select r.run_id::text || ' has ' || count(e.seq) from session.runs r
+         left join session.entries e on e.session_id = r.session_id and e.run_id = r.run_id
+              and e.kind = 'thought' and not e.body ? 'calls'
+         where r.outcome = 'completed' group by r.run_id having count(e.seq) <> 1",
+    ),
+    (
+        "I4 the answer is the answer to that message",
+        "select split_part(i.body->>'text', ' ', 1) || ' got `' || coalesce(e.body->>'text', '-') || '`'
+         from session.inbox i join session.runs r on r.run_id = i.run_id
+         left join session.entries e on e.session_id = r.session_id and e.seq = r.reply_seq
+         where i.outcome = 'completed'
+           and coalesce(position(split_part(i.body->>'text', ' ', 1) in e.body->>'text'), 0) = 0",
+    ),
+    (
+        "I4 a completed run that was asked on a channel replies there: by its answer or by its notes",
+        "select r.run_id::text || ' replies ' || replies || ' times, and not ' || greatest(notes, 1) from (
+             select r.run_id,
+                (select count(*) from session.deliveries d where d.run_id = r.run_id and d.part = 0) as replies,
+                (select count(*) from session.entries t, jsonb_array_elements(t.body->'calls') c,
+                        session.entries b
+                 where t.session_id = r.session_id and t.run_id = r.run_id and t.kind = 'thought'
+                   and c->>'tool' = 'message' and b.session_id = r.session_id and b.kind = 'returned'
+                   and b.body->>'call' = c->>'id' and b.body->'failed' is distinct from 'true') as notes
+             from session.runs r where r.outcome = 'completed' and exists (
+                 select from session.inbox i where i.run_id = r.run_id and i.target is not null)) r
+         where replies <> greatest(notes, 1)",
+    ),
+    (
+        "I4 every reply to a keyed channel is sent, and no reply is refused or left lying",
+        "select delivery_id::text || ' on ' || channel || ' is ' || state || ': ' || coalesce(reason, '-')
+         from session.deliveries
+         where state in ('pending', 'sending', 'dead') or (channel = 'webhook' and state <> 'sent')",
+    ),
+    (
+        "I5 epochs never go back along a journal, which has no gap",
+        "select session_id::text || ' at ' || seq from (
+             select session_id, seq, epoch, lag(epoch) over w as before, row_number() over w as place
+             from session.entries window w as (partition by session_id order by seq)) e
+         where epoch < before or seq <> place",
+    ),
+    (
+        "I6 a call is begun once and returns once",
+        "select session_id::text || ' ' || kind || ' ' || (body->>'call') || ' ' || count(*) || ' times'
+         from session.entries where kind in ('called', 'returned')
+         group by session_id, kind, body->>'call' having count(*) > 1",
+    ),
+    (
+        "I7 every session is at rest, and the lease's counts agree with the inbox and the journal",
+        "select l.session_id::text || ' is ' || l.state || ', ' || l.done_in || ' of ' || (l.next_in - 1)
+                || ' done, ' || l.attempts || ' attempts'
+         from session.session_lease l
+         where l.state <> 'WAIT' or l.done_in <> l.next_in - 1 or l.attempts <> 0 or l.owner is not null
+            or l.next_in - 1 <> (select count(*) from session.inbox i where i.session_id = l.session_id)
+            or l.next_entry - 1 <> (select count(*) from session.entries e where e.session_id = l.session_id)",
+    ),
+    (
+        "I7 no place in flight leaks",
+        "select tenant_id::text || ' has ' || in_flight from session.tenant_queue where in_flight <> 0",
+    ),
+    (
+        "I10 what one tenant said is in no other's rows",
+        "select t.name || ' has ' || (e.body->>'text') from session.entries e
+         join control.tenants t using (tenant_id)
+         where e.kind = 'thought' and e.body->>'text' like 're %'
+           and e.body->>'text' !~ ('^re( ' || t.name || 'm[0-9]{6})*$')",
+    ),
+];
+
+/// Asks all of it.
+///
+/// # Errors
+///
+/// If the database does not answer.
+pub async fn check(mesh: &Mesh, said: &[Said]) -> anyhow::Result<Findings> {
+    let mut findings = Findings::default();
+    let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
+    for (promise, query) in BROKEN {
+        let offenders: Vec<String> = sqlx::query_scalar(query).fetch_all(&mut admin).await?;
+        // A few tell as much as all.
+        for offender in offenders.iter().take(5) {
+            findings.ensure(false, promise, offender);
+        }
+        if offenders.len() > 5 {
+            findings.ensure(false, promise, format!("{} more", offenders.len() - 5));
+        }
+    }
+    let inbox = Inbox::read(&mut admin).await?;
+    accepted(&mut findings, said, &inbox);
+    poison(&mut findings, said, &inbox);
+    keyed(&mut findings, mesh, &mut admin).await?;
+    plain(&mut findings, mesh, &mut admin).await?;
+    acts(&mut findings, mesh, &mut admin).await?;
+    for complaint in mesh.fakes.complaints.all() {
+        findings.ensure(false, "I10 a model sees its tenant's messages only", complaint);
+    }
+    for violation in mesh.fakes.model.violations() {
+        findings.ensure(false, "a model's calls and their results pair up", violation);
+    }
+    Ok(findings)
+}
+
+/// What the tables say of each message, by the id in its text.
+struct Inbox(HashMap<String, Row>);
+
+struct Row {
+    message: String,
+    state: String,
+    outcome: String,
+    reason: String,
+}
+
+impl Inbox {
+    async fn read(admin: &mut PgConnection) -> sqlx::Result<Self> {
+        const SQL: &str = "
+            select split_part(body->>'text', ' ', 1), replace(message_id::text, '-', ''), state,
+                   coalesce(outcome, ''), coalesce(reason, '')
+            from session.inbox";
+        let rows: Vec<(String, String, String, String, String)> =
+            sqlx::query_as(SQL).fetch_all(admin).await?;
+        let row = |(id, message, state, outcome, reason)| {
+            (id, Row { message, state, outcome, reason })
+        };
+        Ok(Self(rows.into_iter().map(row).collect()))
+    }
+}
+
+fn accepted(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
+    for said in said {
+        let Some(row) = inbox.0.get(&said.id) else {
+            findings.ensure(false, "I1 what was accepted is there", &said.id);
+            continue;
+        };
+        if let Some(message) = &said.message {
+            let same = *message == format!("msg_{}", row.message);
+            findings.ensure(same, "I2 every sender is told of the same message", &said.id);
+        }
+        let ok = matches!(row.outcome.as_str(), "completed" | "interrupted" | "dead");
+        let how = format!("{} is {}: {}", said.id, row.outcome, row.reason);
+        findings.ensure(ok, "no message fails, since its model never does", how);
+    }
+    let extra = inbox.0.len().saturating_sub(said.len());
+    findings.ensure(extra == 0, "I2 nothing is stored that nobody said", extra);
+    findings.count("messages accepted", said.len());
+    for (name, door) in [
+        ("messages by gRPC", Door::Grpc),
+        ("messages by webhook", Door::Webhook),
+        ("messages by Telegram", Door::Telegram),
+    ] {
+        findings.count(name, said.iter().filter(|said| said.door == door).count());
+    }
+    findings.count("copies sent", said.iter().map(|said| said.copies).sum());
+    for (name, outcome) in [
+        ("messages completed", "completed"),
+        ("messages interrupted", "interrupted"),
+        ("messages dead", "dead"),
+    ] {
+        findings.count(name, inbox.0.values().filter(|row| row.outcome == outcome).count());
+    }
+}
+
+/// I8: poison dies, and only poison is bound to.
+fn poison(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
+    let all: Vec<&Said> = said.iter().filter(|said| said.word == Word::Poison).collect();
+    for said in &all {
+        let Some(row) = inbox.0.get(&said.id) else { continue };
+        let how = format!("{} is {}, {}: {}", said.id, row.state, row.outcome, row.reason);
+        let ended = row.state == "dead" && row.reason.contains("5 attempts");
+        // Newer input may end its turn before it has killed its fifth runner.
+        findings.ensure(ended || row.outcome == "interrupted", "I8 poison leaves after 5 attempts", how);
+    }
+    findings.count("poison messages", all.len());
+}
+
+/// I4 on a channel that takes a key: each reply arrives exactly once.
+async fn keyed(
+    findings: &mut Findings,
+    mesh: &Mesh,
+    admin: &mut PgConnection,
+) -> anyhow::Result<()> {
+    const SQL: &str = "
+        select 'dlv_' || replace(delivery_id::text, '-', ''), body
+        from session.deliveries where channel = 'webhook'";
+    let sent: HashMap<String, String> =
+        sqlx::query_as::<_, (String, String)>(SQL).fetch_all(admin).await?.into_iter().collect();
+    let unique = mesh.fakes.receiver.unique();
+    let mut seen = HashSet::new();
+    let mut texts = HashSet::new();
+    for post in &unique {
+        let key = post.key().unwrap_or("no key").to_owned();
+        let text = post.json()["text"].as_str().unwrap_or_default().to_owned();
+        let known = sent.get(&key).is_some_and(|body| body == &text);
+        findings.ensure(known, "I4 what arrives was stored as a reply", format!("{key} `{text}`"));
+        findings.ensure(texts.insert(text.clone()), "I4 a reply arrives once", &text);
+        seen.insert(key);
+    }
+    for (key, text) in &sent {
+        findings.ensure(seen.contains(key), "I4 a reply to a keyed channel arrives", text);
+    }
+    findings.count("replies to a keyed channel", sent.len());
+    findings.count("posts to a keyed channel, repetitions included", mesh.fakes.receiver.posts().len());
+    Ok(())
+}
+
+/// I4 on a channel that takes none: each reply arrives at most once, and what is flagged `sent` did.
+async fn plain(
+    findings: &mut Findings,
+    mesh: &Mesh,
+    admin: &mut PgConnection,
+) -> anyhow::Result<()> {
+    const SQL: &str = "select body, state from session.deliveries where channel = 'telegram'";
+    let stored: Vec<(String, String)> = sqlx::query_as(SQL).fetch_all(admin).await?;
+    let mut arrived: HashMap<String, usize> = HashMap::new();
+    for sent in mesh.fakes.telegram.sends() {
+        *arrived.entry(sent.text).or_default() += 1;
+    }
+    let mut unknown = 0;
+    for (text, state) in &stored {
+        let times = arrived.remove(text).unwrap_or(0);
+        findings.ensure(times <= 1, "I4 a reply arrives at most once", format!("`{text}` {times} times"));
+        let lied = state == "sent" && times != 1;
+        findings.ensure(!lied, "I4 what is `sent` has arrived", text);
+        unknown += usize::from(state == "unknown");
+    }
+    // What tells a sender that a message was given up is the same each time.
+    for text in arrived.keys().filter(|text| !ids(text).is_empty()) {
+        findings.ensure(false, "I4 what arrives was stored as a reply", text);
+    }
+    findings.count("replies to a plain channel", stored.len());
+    findings.count("of those unknown", unknown);
+    Ok(())
+}
+
+/// I6: what acts on the world does so at most once, and at least once if it says so.
+async fn acts(
+    findings: &mut Findings,
+    mesh: &Mesh,
+    admin: &mut PgConnection,
+) -> anyhow::Result<()> {
+    const SQL: &str = "
+        select c->>'input', coalesce((b.body->>'failed')::boolean, false)
+        from session.entries t, jsonb_array_elements(t.body->'calls') c
+        join session.entries b on b.kind = 'returned' and b.body->>'call' = c->>'id'
+        where t.kind = 'thought' and c->>'tool' = 'act' and b.session_id = t.session_id";
+    let returned: Vec<(String, bool)> = sqlx::query_as(SQL).fetch_all(admin).await?;
+    let mut done: HashMap<String, usize> = HashMap::new();
+    for post in mesh.fakes.world.posts() {
+        *done.entry(post.json()["key"].as_str().unwrap_or_default().to_owned()).or_default() += 1;
+    }
+    let deeds: HashSet<String> = mesh
+        .fakes
+        .world
+        .posts()
+        .iter()
+        .map(|post| post.json()["id"].as_str().unwrap_or_default().to_owned())
+        .collect();
+    for (key, times) in &done {
+        findings.ensure(*times == 1, "I6 an act is done at most once", format!("{key} {times} times"));
+    }
+    let mut unknown = 0;
+    for (input, failed) in &returned {
+        let id = ids(input).pop().unwrap_or_default();
+        findings.ensure(*failed || deeds.contains(&id), "I6 what is said to be done was done", &id);
+        unknown += usize::from(*failed);
+    }
+    findings.count("acts on the world", done.len());
+    findings.count("acts that returned", returned.len());
+    findings.count("of those unknown to the model", unknown);
+    Ok(())
+}

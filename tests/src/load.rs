@@ -1,0 +1,362 @@
+//! Who talks to the mesh: by gRPC, by signed webhooks, by Telegram.
+//!
+//! Each message is sent once to three times, over different gateways and bridges, always with the
+//! same key, and each of those again until it is answered. So whoever sends knows that it was
+//! accepted; what was accepted is in the ledger.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail, ensure};
+use futures::future::join_all;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use holdfast_proto::gateway::v1::messages_client::MessagesClient;
+use holdfast_proto::gateway::v1::run_event::Event;
+use holdfast_proto::gateway::v1::{Done, SendRequest};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::time::{sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status};
+
+use crate::mesh::Mesh;
+use crate::script::Word;
+use crate::tenant::Tenant;
+
+/// How long one call may take before it is made again.
+const CALL: Duration = Duration::from_secs(8);
+
+/// How long a message is offered before its sender gives up, which fails the test.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// How long a stream may say nothing.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// The way a message comes in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    /// gRPC with a key; the answer is asked for.
+    Grpc,
+    /// A signed webhook; the answer is posted with a key.
+    Webhook,
+    /// Telegram; the answer is sent without a key.
+    Telegram,
+}
+
+/// A conversation: one sender, who says one thing after the other.
+#[derive(Debug, Clone)]
+pub struct Conversation {
+    /// Whose, by its number.
+    pub tenant: usize,
+    /// Which of the tenant's.
+    pub number: usize,
+    /// How it is held.
+    pub door: Door,
+}
+
+/// A message that was said.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// Its id, which its text begins with.
+    pub id: String,
+    /// Whose.
+    pub tenant: usize,
+    /// How it came in.
+    pub door: Door,
+    /// What it asks for.
+    pub word: Word,
+    /// How often it was sent, besides what was sent again because nobody answered.
+    pub copies: usize,
+    /// What the mesh calls it; Telegram is not told.
+    pub message: Option<String>,
+}
+
+/// All who talk to a mesh.
+#[derive(Debug)]
+pub struct Load<'m> {
+    mesh: &'m Mesh,
+    clients: Vec<MessagesClient<Channel>>,
+    http: reqwest::Client,
+    next: Vec<AtomicU64>,
+    next_platform_id: AtomicI64,
+    said: Mutex<Vec<Said>>,
+    /// Calls that were made again.
+    pub retries: AtomicU64,
+    /// Answers that were followed to their end.
+    pub followed: AtomicU64,
+}
+
+impl<'m> Load<'m> {
+    /// Nobody talks yet.
+    ///
+    /// # Errors
+    ///
+    /// If an address is none.
+    pub fn on(mesh: &'m Mesh) -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let mut clients = Vec::new();
+        for addr in &mesh.grpc {
+            let channel = holdfast_grpc::channel(&format!("http://{addr}"), CALL)?;
+            clients.push(MessagesClient::new(channel));
+        }
+        let http = reqwest::Client::builder().timeout(CALL).pool_max_idle_per_host(0).build()?;
+        Ok(Self {
+            mesh,
+            clients,
+            http,
+            next: mesh.tenants.iter().map(|_| AtomicU64::new(1)).collect(),
+            next_platform_id: AtomicI64::new(1_000_000),
+            said: Mutex::default(),
+            retries: AtomicU64::new(0),
+            followed: AtomicU64::new(0),
+        })
+    }
+
+    /// What was said so far, and accepted.
+    #[must_use]
+    pub fn said(&self) -> Vec<Said> {
+        self.ledger().clone()
+    }
+
+    /// Says one thing, and returns when every copy of it was accepted.
+    ///
+    /// # Errors
+    ///
+    /// If a copy is refused, or nobody takes it for very long, or two copies became two messages.
+    pub async fn say(
+        &self,
+        conversation: &Conversation,
+        word: Word,
+        copies: usize,
+    ) -> anyhow::Result<Said> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}m{number:06}", tenant.name);
+        let text = format!("{id} {}", word.as_str());
+        let message = match conversation.door {
+            Door::Grpc => Some(self.by_grpc(conversation, &id, &text, copies).await?),
+            Door::Webhook => Some(self.by_webhook(conversation, &id, &text, copies).await?),
+            Door::Telegram => {
+                self.by_telegram(conversation, &text, copies);
+                None
+            }
+        };
+        let said =
+            Said { id, tenant: conversation.tenant, door: conversation.door, word, copies, message };
+        self.ledger().push(said.clone());
+        Ok(said)
+    }
+
+    /// Says one thing by gRPC and follows it to its answer, over other gateways if one is lost.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused, hangs, or ends without an answer and without an error.
+    pub async fn ask(&self, conversation: &Conversation, word: Word) -> anyhow::Result<Done> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let number = self.next[conversation.tenant].fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}m{number:06}", tenant.name);
+        let text = format!("{id} {}", word.as_str());
+        let asking = self.again(0, |gateway| self.stream(gateway, conversation, &id, &text));
+        let (message, done) = timeout(PATIENCE, asking)
+            .await
+            .with_context(|| format!("`{id}` had no answer for {PATIENCE:?}"))??;
+        self.followed.fetch_add(1, Ordering::Relaxed);
+        self.ledger().push(Said {
+            id: id.clone(),
+            tenant: conversation.tenant,
+            door: Door::Grpc,
+            word,
+            copies: 1,
+            message: Some(message),
+        });
+        let answered = done.text.contains(&id) || done.outcome != 1;
+        ensure!(answered, "`{id}` was answered with `{}`", done.text);
+        Ok(done)
+    }
+
+    async fn by_grpc(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<String> {
+        let sent = (0..copies).map(|copy| {
+            self.again(copy, move |gateway| async move {
+                let request = self.request(conversation, id, text, CALL)?;
+                let answer = self.clients[gateway].clone().send(request).await?;
+                Ok(answer.into_inner().message_id)
+            })
+        });
+        self.one_message(id, timeout(PATIENCE, join_all(sent)).await)
+    }
+
+    async fn stream(
+        &self,
+        gateway: usize,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+    ) -> Result<(String, Done), Status> {
+        let request = self.request(conversation, id, text, PATIENCE)?;
+        let mut events = self.clients[gateway].clone().stream(request).await?.into_inner();
+        let mut message = String::new();
+        loop {
+            let event = timeout(SILENCE, events.message())
+                .await
+                .map_err(|_| Status::data_loss(format!("`{id}`: the stream hangs")))??;
+            let Some(event) = event else {
+                return Err(Status::data_loss(format!("`{id}`: the stream just ended")));
+            };
+            if !event.message_id.is_empty() {
+                message.clone_from(&event.message_id);
+            }
+            if let Some(Event::Done(done)) = event.event {
+                return Ok((message, done));
+            }
+        }
+    }
+
+    fn request(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+        patience: Duration,
+    ) -> Result<Request<SendRequest>, Status> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let mut request = Request::new(SendRequest {
+            request_id: id.to_owned(),
+            text: text.to_owned(),
+            agent: String::new(),
+            session: format!("talk-{}", conversation.number),
+        });
+        let bearer = format!("Bearer {}", tenant.key);
+        let bearer = bearer.parse().map_err(|_| Status::internal("the key is no header"))?;
+        request.metadata_mut().insert("authorization", bearer);
+        request.set_timeout(patience);
+        Ok(request)
+    }
+
+    /// Makes a call until it is answered, each time to the next gateway.
+    async fn again<T, F>(&self, first: usize, call: impl Fn(usize) -> F) -> anyhow::Result<T>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        for attempt in 0.. {
+            match call((first + attempt) % self.clients.len()).await {
+                Ok(answer) => return Ok(answer),
+                Err(status) => match status.code() {
+                    Code::Unavailable
+                    | Code::DeadlineExceeded
+                    | Code::ResourceExhausted
+                    | Code::Cancelled
+                    | Code::Unknown => {}
+                    _ => bail!("a call was refused: {status}"),
+                },
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(rand::random_range(50..250))).await;
+        }
+        bail!("there is no end of numbers")
+    }
+
+    async fn by_webhook(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<String> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let body = json!({"sender": format!("person-{}", conversation.number), "text": text});
+        let body = body.to_string();
+        let sent = (0..copies).map(|copy| self.post(tenant, id, &body, copy));
+        self.one_message(id, timeout(PATIENCE, join_all(sent)).await)
+    }
+
+    async fn post(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        body: &str,
+        first: usize,
+    ) -> anyhow::Result<String> {
+        for attempt in 0.. {
+            let bridge = &self.mesh.bridges[(first + attempt) % self.mesh.bridges.len()];
+            let url = format!("http://{}/webhook/{}", bridge.spec().http, tenant.webhook);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+            let answer = self
+                .http
+                .post(url)
+                .header("x-holdfast-timestamp", &now)
+                .header("x-holdfast-signature", sign(&tenant.secret, &now, body)?)
+                .header("idempotency-key", id)
+                .body(body.to_owned())
+                .send()
+                .await;
+            if let Ok(answer) = answer {
+                let status = answer.status().as_u16();
+                match status {
+                    200..=299 => {
+                        if let Ok(accepted) = answer.json::<Value>().await {
+                            let message = accepted["message_id"].as_str().unwrap_or_default();
+                            return Ok(message.to_owned());
+                        }
+                    }
+                    // A bridge that has just begun knows no account for a moment.
+                    401 | 408 | 429 | 500..=599 => {}
+                    _ => bail!("`{id}` was refused with {status}"),
+                }
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(rand::random_range(50..250))).await;
+        }
+        bail!("there is no end of numbers")
+    }
+
+    fn one_message(
+        &self,
+        id: &str,
+        sent: Result<Vec<anyhow::Result<String>>, tokio::time::error::Elapsed>,
+    ) -> anyhow::Result<String> {
+        let sent = sent.with_context(|| format!("nobody took `{id}` for {PATIENCE:?}"))?;
+        let mut messages = sent.into_iter().collect::<anyhow::Result<Vec<String>>>()?;
+        messages.dedup();
+        ensure!(messages.len() == 1, "copies of `{id}` became {messages:?}");
+        messages.pop().context("it was not sent")
+    }
+
+    fn by_telegram(&self, conversation: &Conversation, text: &str, copies: usize) {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let chat = chat_of(conversation);
+        let id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
+        let message = json!({
+            "message_id": id, "date": 1_800_000_000, "text": text,
+            "chat": {"id": chat, "type": "private", "first_name": "Test"},
+            "from": {"id": chat, "is_bot": false, "first_name": "Test"},
+        });
+        for _ in 0..copies {
+            self.mesh.fakes.telegram.push_raw(&tenant.bot, json!({"message": message}));
+        }
+    }
+
+    fn ledger(&self) -> MutexGuard<'_, Vec<Said>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The Telegram chat of a conversation: no two conversations have the same.
+fn chat_of(conversation: &Conversation) -> i64 {
+    let number = conversation.tenant * 1000 + conversation.number + 1;
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn sign(secret: &str, now: &str, body: &str) -> anyhow::Result<String> {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
+    let mac = mac.chain_update(now).chain_update(".").chain_update(body).finalize().into_bytes();
+    let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("v1={hex}"))
+}

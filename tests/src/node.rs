@@ -1,0 +1,311 @@
+//! One process of the mesh, under a name and at an address that outlive it.
+//!
+//! **What can go wrong.** Several things happen to a node at once: it is killed, found dead,
+//! paused. Each holds the node for as long as it takes; who cannot wait asks for another.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex as Lock, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_testkit::Process;
+use tokio::sync::Mutex;
+use tokio::time::{Instant, sleep};
+
+/// The counter of writes that the fence refused.
+const FENCED: &str = "holdfast_session_fenced_writes_total";
+
+/// What a process of the mesh does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The door for callers.
+    Gateway,
+    /// Runs agents.
+    Runner,
+    /// Speaks to platforms.
+    Bridge,
+}
+
+/// How to start it.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// What it is called here: `runner-1`.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    /// Its binary.
+    pub program: PathBuf,
+    /// The binary's arguments.
+    pub args: Vec<String>,
+    /// Its settings.
+    pub env: Vec<(String, String)>,
+    /// Where it tells of its health and its numbers.
+    pub http: SocketAddr,
+}
+
+/// What was done to a node.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Killed from outside.
+    pub kills: AtomicU64,
+    /// Died by itself, as at a failpoint.
+    pub deaths: AtomicU64,
+    /// Stopped for longer than its lease.
+    pub pauses: AtomicU64,
+    /// Asked to stop.
+    pub drains: AtomicU64,
+}
+
+/// One process of the mesh.
+#[derive(Debug)]
+pub struct Node {
+    spec: Spec,
+    process: Mutex<Option<Process>>,
+    http: reqwest::Client,
+    /// Fenced writes of processes that are gone.
+    fenced: AtomicU64,
+    /// What its processes said that somebody should look at.
+    last_words: Lock<Vec<String>>,
+    /// What was done to it.
+    pub counts: Counts,
+}
+
+impl Node {
+    /// A node that does not run yet.
+    ///
+    /// # Errors
+    ///
+    /// If this machine cannot make HTTP calls.
+    pub fn new(spec: Spec) -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let http = reqwest::Client::builder().timeout(Duration::from_millis(500)).build()?;
+        Ok(Self {
+            spec,
+            process: Mutex::new(None),
+            http,
+            fenced: AtomicU64::new(0),
+            last_words: Lock::default(),
+            counts: Counts::default(),
+        })
+    }
+
+    /// How it is started.
+    #[must_use]
+    pub const fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Starts it, with these settings besides its own.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be run.
+    pub async fn start_with(&self, env: &[(&str, &str)]) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        *process = Some(self.spawn(env)?);
+        Ok(())
+    }
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// If the program cannot be run.
+    pub async fn start(&self) -> anyhow::Result<()> {
+        self.start_with(&[]).await
+    }
+
+    /// Waits until it says that it is ready.
+    ///
+    /// # Errors
+    ///
+    /// If it does not say so in time, or has ended.
+    pub async fn ready(&self, limit: Duration) -> anyhow::Result<()> {
+        let url = format!("http://{}/readyz", self.spec.http);
+        let mut process = self.process.lock().await;
+        let process = process.as_mut().with_context(|| format!("{} is down", self.spec.name))?;
+        process.wait_for_ok(&url, limit).await.with_context(|| self.spec.name.clone())
+    }
+
+    /// Kills it as a crash would, and leaves it dead.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub async fn kill(&self) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        self.remember_fenced().await;
+        let mut dying = process.take().with_context(|| format!("{} is down", self.spec.name))?;
+        self.counts.kills.fetch_add(1, Ordering::Relaxed);
+        let killed = dying.kill().await;
+        self.read(&dying);
+        killed
+    }
+
+    /// Kills it as a crash would and starts it at once. If something else is being done to it,
+    /// does nothing and says so.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub async fn crash(&self) -> anyhow::Result<bool> {
+        let Ok(mut process) = self.process.try_lock() else { return Ok(false) };
+        self.remember_fenced().await;
+        if let Some(mut dying) = process.take() {
+            // One that died by itself just now cannot be killed.
+            if dying.kill().await.is_ok() {
+                self.counts.kills.fetch_add(1, Ordering::Relaxed);
+            }
+            self.read(&dying);
+        }
+        *process = Some(self.spawn(&[])?);
+        Ok(true)
+    }
+
+    /// Starts it again if it has died by itself.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub async fn revive(&self) -> anyhow::Result<()> {
+        let Ok(mut process) = self.process.try_lock() else { return Ok(()) };
+        let Some(running) = process.as_mut() else { return Ok(()) };
+        if running.wait(Duration::from_millis(1)).await.is_ok() {
+            self.counts.deaths.fetch_add(1, Ordering::Relaxed);
+            self.read(running);
+            *process = Some(self.spawn(&[])?);
+        }
+        Ok(())
+    }
+
+    /// Waits until it has died by itself, and leaves it dead.
+    ///
+    /// # Errors
+    ///
+    /// If it lives on.
+    pub async fn dies(&self, limit: Duration) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        let mut dying = process.take().with_context(|| format!("{} is down", self.spec.name))?;
+        dying.wait(limit).await?;
+        self.read(&dying);
+        self.counts.deaths.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stops it in its tracks for so long, as a suspended machine would.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub async fn pause(&self, time: Duration) -> anyhow::Result<()> {
+        let process = self.process.lock().await;
+        let process = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?;
+        process.pause()?;
+        sleep(time).await;
+        process.resume()?;
+        self.counts.pauses.fetch_add(1, Ordering::Relaxed);
+        // What it believed it held, it tries to write now.
+        sleep(Duration::from_millis(700)).await;
+        Ok(())
+    }
+
+    /// Asks it to stop, waits until it has, and leaves it so. Says how long it took.
+    ///
+    /// # Errors
+    ///
+    /// If it takes longer than `limit`, or ends otherwise than well.
+    pub async fn stop(&self, limit: Duration) -> anyhow::Result<Duration> {
+        let mut process = self.process.lock().await;
+        self.remember_fenced().await;
+        let mut ending = process.take().with_context(|| format!("{} is down", self.spec.name))?;
+        let began = Instant::now();
+        ending.terminate()?;
+        let status = ending.wait(limit).await?;
+        self.read(&ending);
+        ensure!(status.success(), "{} ended with {status}:\n{}", self.spec.name, ending.output());
+        self.counts.drains.fetch_add(1, Ordering::Relaxed);
+        Ok(began.elapsed())
+    }
+
+    /// Writes that the fence has refused, so far as it was seen.
+    pub async fn fenced(&self) -> u64 {
+        self.fenced.load(Ordering::Relaxed) + self.fenced_now().await
+    }
+
+    /// CPU time that it has used, in hundredths of a second.
+    ///
+    /// # Errors
+    ///
+    /// If it does not run.
+    pub async fn cpu_ticks(&self) -> anyhow::Result<u64> {
+        let process = self.process.lock().await;
+        let pid = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?.pid();
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name may have spaces in it; what follows its bracket has none.
+        let (_, rest) = stat.rsplit_once(')').context("a stat without a name")?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+        Ok(ticks(11).zip(ticks(12)).map_or(0, |(user, system)| user + system))
+    }
+
+    /// Lines of its processes' logs that somebody should look at: panics and errors.
+    pub async fn complaints(&self) -> Vec<String> {
+        let process = self.process.lock().await;
+        let mut all = self.last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        all.extend(process.iter().flat_map(|process| complaints(&process.output())));
+        all
+    }
+
+    fn read(&self, process: &Process) {
+        let mut all = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(complaints(&process.output()));
+    }
+
+    /// What it has written so far.
+    pub async fn output(&self) -> String {
+        let process = self.process.lock().await;
+        process.as_ref().map(Process::output).unwrap_or_default()
+    }
+
+    fn spawn(&self, env: &[(&str, &str)]) -> anyhow::Result<Process> {
+        let mut builder = Process::builder(&self.spec.program);
+        for arg in &self.spec.args {
+            builder = builder.arg(arg);
+        }
+        for (name, value) in &self.spec.env {
+            builder = builder.env(name, value);
+        }
+        for (name, value) in env {
+            builder = builder.env(name, value);
+        }
+        builder.spawn()
+    }
+
+    /// What a process has counted dies with it.
+    async fn remember_fenced(&self) {
+        if self.spec.role == Role::Runner {
+            self.fenced.fetch_add(self.fenced_now().await, Ordering::Relaxed);
+        }
+    }
+
+    async fn fenced_now(&self) -> u64 {
+        self.number(FENCED).await.unwrap_or(0)
+    }
+
+    /// A counter of its `/metrics`; `None` if it is not there, or does not answer.
+    pub async fn number(&self, name: &str) -> Option<u64> {
+        let url = format!("http://{}/metrics", self.spec.http);
+        let text = self.http.get(url).send().await.ok()?.text().await.ok()?;
+        let line = text.lines().find(|line| line.starts_with(name))?;
+        line.rsplit(' ').next()?.parse().ok()
+    }
+}
+
+fn complaints(output: &str) -> Vec<String> {
+    let speaks = |line: &&str| line.contains("panicked at") || line.contains(" ERROR ");
+    // A failpoint says that it is one.
+    let meant = |line: &&str| !line.contains("ending at a failpoint");
+    output.lines().filter(speaks).filter(meant).map(str::to_owned).collect()
+}

@@ -1,0 +1,205 @@
+//! What the model answers: it reads the messages of its turn, makes the calls that they ask for,
+//! and then names each message in its answer.
+//!
+//! A message is `<id> <word>`, as in `t0m000012 note`; the word says what is to be done about it:
+//!
+//! | word | the model |
+//! |---|---|
+//! | `say` | answers |
+//! | `status` | calls `session_status`, then answers |
+//! | `note` | sends `note <id>` with the tool `message`, then answers |
+//! | `act` | calls `act`, which acts on the world, then answers |
+//! | `poison` | calls `explode`, which ends the runner that makes the call |
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use holdfast_testkit::model::{FakeModel, Reply, Request};
+use serde_json::{Value, json};
+
+/// What a message asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Word {
+    /// An answer.
+    Say,
+    /// A tool that reads.
+    Status,
+    /// A tool that writes: a message besides the answer.
+    Note,
+    /// A tool that acts on the world.
+    Act,
+    /// A tool that ends its runner.
+    Poison,
+}
+
+impl Word {
+    /// The word, as it stands in a message.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Say => "say",
+            Self::Status => "status",
+            Self::Note => "note",
+            Self::Act => "act",
+            Self::Poison => "poison",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let all = [Self::Say, Self::Status, Self::Note, Self::Act, Self::Poison];
+        all.into_iter().find(|word| word.as_str() == text)
+    }
+}
+
+/// What was wrong with what the model was asked.
+#[derive(Debug, Clone, Default)]
+pub struct Complaints(Arc<Mutex<Vec<String>>>);
+
+impl Complaints {
+    /// All of them.
+    #[must_use]
+    pub fn all(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn add(&self, complaint: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(complaint);
+    }
+}
+
+/// Gives the model its script.
+#[must_use]
+pub fn teach(model: &FakeModel) -> Complaints {
+    let complaints = Complaints::default();
+    let (calls, told) = (AtomicU64::new(0), complaints.clone());
+    model.answer(move |request| {
+        check(request, &told);
+        answer(request, &calls)
+    });
+    complaints
+}
+
+/// A tenant's key brings its own messages and nobody else's (I10).
+fn check(request: &Request, complaints: &Complaints) {
+    let key = request.key.as_deref().unwrap_or_default();
+    let Some(tenant) = key.strip_prefix("model-key-of-") else {
+        complaints.add(format!("a request with the key `{key}`"));
+        return;
+    };
+    let theirs = format!("{tenant}m");
+    for message in request.messages() {
+        for id in ids(&content(message)) {
+            if !id.starts_with(&theirs) {
+                complaints.add(format!("`{id}` was shown to the model of {tenant}"));
+            }
+        }
+    }
+}
+
+fn answer(request: &Request, calls: &AtomicU64) -> Reply {
+    let turn = turn(request.messages());
+    let wanted: Vec<(String, Word)> = turn
+        .iter()
+        .filter(|message| message["role"] == "user")
+        .flat_map(|message| wants(&content(message)))
+        .collect();
+    let made: Vec<String> = turn.iter().flat_map(|message| called(message)).collect();
+    let is_made = |tool: &str, id: &str| {
+        made.iter().any(|call| call.starts_with(tool) && (id.is_empty() || call.contains(id)))
+    };
+    for (id, word) in &wanted {
+        let call = match word {
+            Word::Say => continue,
+            Word::Status if is_made("session_status", "") => continue,
+            Word::Status => ("session_status", json!({})),
+            Word::Note if is_made("message", id) => continue,
+            Word::Note => ("message", json!({"text": format!("note {id}")})),
+            Word::Act if is_made("act", id) => continue,
+            Word::Act => ("act", json!({"id": id})),
+            Word::Poison if is_made("explode", id) => continue,
+            Word::Poison => ("explode", json!({"id": id})),
+        };
+        let number = calls.fetch_add(1, Ordering::Relaxed);
+        return Reply::call(format!("call-{number}"), call.0, call.1.to_string());
+    }
+    let named: Vec<&str> = wanted.iter().map(|(id, _)| id.as_str()).collect();
+    Reply::text(format!("re {}", named.join(" ")))
+}
+
+/// The messages since the last answer, or since the last turn that was given up.
+fn turn(messages: &[Value]) -> &[Value] {
+    let ends = |message: &Value| match message["role"].as_str() {
+        Some("assistant") => message["tool_calls"].as_array().is_none_or(Vec::is_empty),
+        Some("user") => content(message).starts_with("[the turn above was"),
+        _ => false,
+    };
+    let start = messages.iter().rposition(ends).map_or(0, |at| at + 1);
+    &messages[start..]
+}
+
+/// `tool arguments` of each call in a message.
+fn called(message: &Value) -> Vec<String> {
+    let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
+    let text = |call: &Value| {
+        let function = &call["function"];
+        let name = function["name"].as_str().unwrap_or_default();
+        format!("{name} {}", function["arguments"].as_str().unwrap_or_default())
+    };
+    calls.iter().map(text).collect()
+}
+
+fn content(message: &Value) -> String {
+    match &message["content"] {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().filter_map(|part| part["text"].as_str()).collect(),
+        _ => String::new(),
+    }
+}
+
+/// The ids of messages in a text.
+#[must_use]
+pub fn ids(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter(|word| is_id(word)).map(str::to_owned).collect()
+}
+
+fn wants(text: &str) -> Vec<(String, Word)> {
+    let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric()).collect();
+    let pairs = words.windows(2).filter(|pair| is_id(pair[0]));
+    pairs.map(|pair| (pair[0].to_owned(), Word::parse(pair[1]).unwrap_or(Word::Say))).collect()
+}
+
+/// `t<tenant>m<six digits>`.
+fn is_id(word: &str) -> bool {
+    let Some((tenant, number)) = word.strip_prefix('t').and_then(|rest| rest.split_once('m')) else {
+        return false;
+    };
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    digits(tenant) && number.len() == 6 && digits(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_found_wherever_they_stand() {
+        assert_eq!(ids("re t0m000001 t12m000002, tm000003"), ["t0m000001", "t12m000002"]);
+        assert_eq!(wants("[Ann]: t0m000001 note"), [("t0m000001".to_owned(), Word::Note)]);
+    }
+
+    #[test]
+    fn a_turn_begins_after_the_last_answer_and_holds_its_calls() {
+        let messages = [
+            json!({"role": "user", "content": "t0m000001 say"}),
+            json!({"role": "assistant", "content": "re t0m000001"}),
+            json!({"role": "user", "content": "t0m000002 status"}),
+            json!({"role": "assistant", "content": null, "tool_calls": [
+                {"id": "c", "function": {"name": "session_status", "arguments": "{}"}}]}),
+            json!({"role": "tool", "tool_call_id": "c", "content": "fine"}),
+        ];
+
+        assert_eq!(turn(&messages).len(), 3);
+        assert_eq!(called(&turn(&messages)[1]), ["session_status {}"]);
+    }
+}

@@ -1,0 +1,43 @@
+//! One heavy test at a time, across processes.
+//!
+//! Each test is a process of its own. Two storms on one small machine would measure each other.
+
+use std::fs::File;
+
+use anyhow::Context as _;
+
+/// Held for as long as a test needs the machine; the next one waits for its end.
+#[derive(Debug)]
+pub struct Turn {
+    _held: File,
+}
+
+/// Waits until no other test has the machine for itself, and then keeps it.
+///
+/// # Errors
+///
+/// If the lock's file cannot be made.
+pub async fn alone() -> anyhow::Result<Turn> {
+    wait(File::lock).await
+}
+
+/// Waits until no test has the machine for itself; others that share it may run beside.
+///
+/// # Errors
+///
+/// If the lock's file cannot be made.
+pub async fn shared() -> anyhow::Result<Turn> {
+    wait(File::lock_shared).await
+}
+
+async fn wait(lock: fn(&File) -> std::io::Result<()>) -> anyhow::Result<Turn> {
+    let path = std::env::temp_dir().join("holdfast-chaos.lock");
+    let file = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path)
+        .with_context(|| format!("cannot open `{}`", path.display()))?;
+    let held = tokio::task::spawn_blocking(move || lock(&file).map(|()| file)).await??;
+    Ok(Turn { _held: held })
+}

@@ -1,0 +1,40 @@
+//! What is done to the mesh, and what must hold all the same; docs/chaos.md has the table.
+//!
+//! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
+//! `HOLDFAST_CHAOS_MINUTES`.
+
+// mod fair;
+// mod faults;
+// mod idle;
+mod report;
+mod storm;
+
+use std::time::Duration;
+
+/// The product's runner with the tools of these tests.
+const RUNNER: &str = env!("CARGO_BIN_EXE_chaos-runner");
+
+/// How long a test goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// For every change.
+    Short,
+    /// For a night.
+    Long,
+}
+
+fn form() -> Form {
+    match std::env::var("HOLDFAST_CHAOS") {
+        Ok(form) if form == "long" => Form::Long,
+        _ => Form::Short,
+    }
+}
+
+/// How long the storm lasts.
+fn storm_time() -> Duration {
+    let minutes = std::env::var("HOLDFAST_CHAOS_MINUTES").ok().and_then(|text| text.parse().ok());
+    match (form(), minutes) {
+        (Form::Short, _) => Duration::from_secs(45),
+        (Form::Long, minutes) => Duration::from_secs(60 * minutes.unwrap_or(10_u64)),
+    }
+}
