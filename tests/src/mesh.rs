@@ -268,8 +268,6 @@ impl Mesh {
     fn shared(&self, database: &Proxy) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
         vec![
-            // Whoever runs the tests may have settings of their own.
-            set("CONFIG", String::new()),
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&self.database.url())),
             set("DATABASE__POOL_SIZE", "8".to_owned()),

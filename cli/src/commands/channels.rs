@@ -55,6 +55,9 @@ pub struct Content {
     /// Settings as JSON, `@file`, or `-` for stdin; docs/channels.md has the fields
     #[arg(long)]
     settings: Option<String>,
+    /// Who may write, as the channel names them, separated by commas; `*` is everybody
+    #[arg(long, value_delimiter = ',')]
+    allow: Option<Vec<String>>,
     /// Secrets as JSON, `@file`, or `-` for stdin
     #[arg(long)]
     secrets: Option<String>,
@@ -74,7 +77,7 @@ impl Channels {
                 screen.list(&COLUMNS, accounts.iter().map(view).collect())
             }
             Self::Add { channel, name, content } => {
-                let settings = content.settings()?.unwrap_or_default();
+                let settings = content.settings("")?.unwrap_or_default();
                 let account =
                     Account { channel, name, enabled: true, settings, ..Account::default() };
                 let secrets = content.secrets()?;
@@ -93,7 +96,9 @@ impl Channels {
                 })?;
                 account.name = name.unwrap_or(account.name);
                 account.enabled = enabled.unwrap_or(account.enabled);
-                account.settings = content.settings()?.unwrap_or(account.settings);
+                if let Some(settings) = content.settings(&account.settings)? {
+                    account.settings = settings;
+                }
                 let secrets = content.secrets()?;
                 let request =
                     client.request(UpdateAccountRequest { account: Some(account), secrets });
@@ -115,8 +120,17 @@ async fn list(client: &Client, channel: String) -> Result<Vec<Account>, Error> {
 }
 
 impl Content {
-    fn settings(&self) -> Result<Option<String>, Error> {
-        self.settings.as_deref().map(|text| Ok(given::json(text)?.to_string())).transpose()
+    /// The settings that were said, over those that are there; `None` if none were.
+    fn settings(&self, there: &str) -> Result<Option<String>, Error> {
+        let said = self.settings.as_deref().map(given::json).transpose()?;
+        let Some(allow) = &self.allow else { return Ok(said.map(|said| said.to_string())) };
+        let there = || serde_json::from_str(there).unwrap_or_else(|_| json!({}));
+        let mut settings = said.unwrap_or_else(there);
+        let Some(fields) = settings.as_object_mut() else {
+            return Err(Error::Usage("--settings is a JSON object: {…}".to_owned()));
+        };
+        fields.insert("allow".to_owned(), json!(allow));
+        Ok(Some(settings.to_string()))
     }
 
     /// As JSON; empty where none are said.
@@ -170,5 +184,16 @@ mod tests {
         assert_eq!(content(&["--secret", "s\n"]).secrets().unwrap(), r#"{"secret":"s"}"#);
         assert_eq!(content(&["--secrets", r#"{"a": 1}"#]).secrets().unwrap(), r#"{"a":1}"#);
         assert_eq!(content(&[]).secrets().unwrap(), "");
+    }
+
+    #[test]
+    fn who_may_write_is_put_into_the_settings_that_are_there() {
+        let there = r#"{"allow":["1"],"mode":"poll"}"#;
+
+        let allowed = content(&["--allow", "2,@anna"]).settings(there).unwrap();
+
+        assert_eq!(allowed.unwrap(), r#"{"allow":["2","@anna"],"mode":"poll"}"#);
+        assert_eq!(content(&[]).settings(there).unwrap(), None);
+        assert!(content(&["--allow", "2", "--settings", "[]"]).settings(there).is_err());
     }
 }

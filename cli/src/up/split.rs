@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use holdfast_kit::Backoff;
 use tokio::{
     process::{Child, Command},
@@ -31,6 +31,8 @@ use crate::{
 const AGAIN: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
 /// After this long it counts as having started well.
 const WELL: Duration = Duration::from_secs(5);
+/// After so many bad starts in a row, at the very beginning, there is something to mend.
+const HOPELESS: u32 = 5;
 /// A service drains for 25 s at most.
 const DRAIN: Duration = Duration::from_secs(35);
 /// A log of a run before is kept until it is this big.
@@ -68,11 +70,19 @@ impl Kept {
         loop {
             let started = Instant::now();
             let mut child = self.spawn()?;
+            // Waiting for a child closes its stdin, so it is held apart.
+            let _held = child.stdin.take();
             tokio::select! {
                 ended = child.wait() => {
                     let status = ended.context("cannot wait for a service")?;
                     Home::forget(&pid_file);
                     tries = if started.elapsed() > WELL { 0 } else { tries + 1 };
+                    ensure!(
+                        tries < HOPELESS || self.home.state_file().exists(),
+                        "`{}` ended {tries} times before everything was ready: `{}` says why",
+                        self.name,
+                        self.home.log_file(&self.name).display()
+                    );
                     let again_in = AGAIN.cap(tries);
                     warn!(service = %self.name, %status, ?again_in, "a service ended");
                     tokio::select! {

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
 //! | `store` | every query |
@@ -27,6 +27,7 @@ mod cache;
 mod directory;
 mod error;
 mod key;
+mod pattern;
 mod provider;
 mod routing;
 mod seal;
@@ -41,7 +42,8 @@ pub use agent::{Agent, AgentCard, NewAgent, Settings};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use pattern::Pattern;
 pub use provider::{ModelChoice, NewProvider, Provider, ProviderKind};
-pub use routing::{Binding, Identity, NewBinding, NewRule, Pattern, Routing, Rule};
+pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};

@@ -1,19 +1,11 @@
 //! What a tenant says about who answers whom. How it is applied is the gateway's affair.
 
-use std::sync::OnceLock;
-
 use holdfast_types::{AgentId, Peer, PeerKind, account_name};
-use regex::{Regex, RegexBuilder};
-use tracing::warn;
 use uuid::Uuid;
 
-use crate::{AgentCard, Error, agent::check_tools};
+use crate::{AgentCard, Error, Pattern, agent::check_tools, pattern::compile};
 
 const LONGEST_ID: usize = 256;
-const LONGEST_PATTERN: usize = 1_000;
-/// A compiled pattern, and what its search may remember, in bytes: enough for long lists of
-/// words, too little to hurt.
-const PATTERN_SIZE: usize = 1 << 20;
 
 /// One binding: messages that match go to that agent (spec RTE-004).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,62 +82,6 @@ pub struct Identity {
     pub peer: String,
     /// Who it really is.
     pub canonical: String,
-}
-
-/// A regular expression, searched for in linear time, and compiled when it is first needed.
-#[derive(Debug, Clone)]
-pub struct Pattern {
-    text: String,
-    regex: OnceLock<Option<Regex>>,
-}
-
-impl Pattern {
-    /// A pattern that was stored, and so was checked before.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into(), regex: OnceLock::new() }
-    }
-
-    /// The pattern as it was written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// Whether it is found in a text. A pattern that cannot be compiled is found in none.
-    #[must_use]
-    pub fn is_in(&self, text: &str) -> bool {
-        let regex = self.regex.get_or_init(|| {
-            let compiled = compile(&self.text);
-            if compiled.is_err() {
-                warn!("a stored rule's pattern cannot be compiled, so it matches nothing: set it again");
-            }
-            compiled.ok()
-        });
-        regex.as_ref().is_some_and(|regex| regex.is_match(text))
-    }
-}
-
-fn compile(pattern: &str) -> Result<Regex, Error> {
-    if pattern.contains('\0') {
-        return Err(Error::Invalid(
-            "a pattern has a NUL character in it: write `\\x00`".to_owned(),
-        ));
-    }
-    let length = pattern.chars().count();
-    if length > LONGEST_PATTERN {
-        return Err(Error::Invalid(format!(
-            "a pattern has {LONGEST_PATTERN} characters at most, and this one {length}"
-        )));
-    }
-    let regex =
-        RegexBuilder::new(pattern).size_limit(PATTERN_SIZE).dfa_size_limit(PATTERN_SIZE).build();
-    regex.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) => Error::Invalid(
-            "a pattern is too large once compiled: use fewer or smaller repetitions".to_owned(),
-        ),
-        error => Error::Invalid(format!("a pattern is not a regular expression: {error}")),
-    })
 }
 
 /// All that a tenant says about routing, as it was at one moment.
@@ -377,29 +313,6 @@ mod tests {
         for missing in ["", "语", "study coach", "other", &AgentId::generate().to_string()] {
             assert!(routing.agent(missing).is_none(), "{missing}");
         }
-    }
-
-    #[test]
-    fn a_pattern_is_searched_for_anywhere() {
-        let pattern = Pattern::new("(?i)remind|提醒");
-
-        assert!(pattern.is_in("Please REMIND me"));
-        assert!(pattern.is_in("明天提醒我"));
-        assert!(!pattern.is_in("hello"));
-    }
-
-    #[test]
-    fn a_pattern_that_could_hurt_is_refused() {
-        for pattern in ["(", "a\0", "a{1000}{1000}", r"(\w{200}){200}", &"x".repeat(1_001)] {
-            let rule = NewRule { pattern: Some(pattern.to_owned()), ..NewRule::default() };
-
-            assert!(matches!(rule.check(), Err(Error::Invalid(_))), "{pattern}");
-        }
-    }
-
-    #[test]
-    fn a_pattern_that_is_wrong_all_the_same_matches_nothing() {
-        assert!(!Pattern::new("(").is_in("("));
     }
 
     #[test]

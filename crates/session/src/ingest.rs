@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{MessageId, QueueMode, SessionId, State, TenantId, wakes};
+use holdfast_types::{MessageId, QueueMode, SessionId, State, TenantId, Wait, wakes};
 use sha2::{Digest as _, Sha256};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -19,6 +19,12 @@ use crate::{
 
 /// Messages that may wait in one session, unless the tenant's row says otherwise.
 const DEPTH: i64 = 200;
+
+/// How many messages may gather that wake nobody, before a turn takes them into the journal.
+///
+/// A group that never mentions its agent would fill its inbox otherwise, and then refuse the
+/// message that does.
+const CROWD: i64 = 50;
 
 /// When a sender whose session is full should try again.
 const FULL_RETRY: Duration = Duration::from_secs(5);
@@ -213,7 +219,7 @@ impl Lease {
             session,
             state: State::Wait,
             paused: false,
-            wait: holdfast_types::Wait::Anything,
+            wait: Wait::Anything,
             epoch: 0,
             owner: None,
             next_in: 1,
@@ -309,8 +315,9 @@ async fn ready(
     };
     let millis = i64::try_from(debounce.as_millis()).unwrap_or(i64::MAX);
 
+    let crowded = lease.wait == Wait::Anything && lease.open() + count >= CROWD;
     let resting = !matches!(lease.state, State::Ready | State::Running);
-    if waker.is_some() && resting && !lease.paused {
+    if (waker.is_some() || crowded) && resting && !lease.paused {
         let admitted: bool = sqlx::query_scalar(READY)
             .bind(tenant.as_uuid())
             .bind(lease.session.as_uuid())

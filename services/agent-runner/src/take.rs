@@ -12,8 +12,9 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_agent::{Limits, Step, next};
 use holdfast_kit::{Backoff, trace};
-use holdfast_session::{Claim, Completed, Loaded, Waiting};
-use holdfast_types::{Effect, Entry, Fault as _, RunId, Wait, wakes};
+use holdfast_session::{Claim, Completed, Completion, Loaded, Outcome, Waiting};
+use holdfast_types::{Effect, Entry, Fault as _, RunId, Usage, Wait, wakes};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
 
@@ -27,6 +28,9 @@ const PASSING: Duration = Duration::from_millis(500);
 
 /// Between tries to load a session.
 const PATIENCE: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
+
+/// How many silent messages are taken in although nobody asks for an answer.
+const MUCH_SILENCE: usize = 50;
 
 /// What a claim led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,7 +128,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     let (runs, entries): (Vec<RunId>, Vec<Entry>) =
         loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
     let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
-        return Ok(worker.sessions.yield_to(&hold.claim, loaded.wait).await?);
+        return pass_over(worker, &hold.claim, loaded).await;
     };
     if let Some(parent) = begun.trace.as_deref() {
         trace::continue_from(span, parent);
@@ -149,6 +153,34 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
         }
     };
     ended.instrument(span.clone()).await
+}
+
+/// Puts a session to rest that has nothing to do. Much silence is taken into the journal first,
+/// without a thought: it would fill the inbox.
+async fn pass_over(worker: &Worker, claim: &Claim, loaded: Loaded) -> Result<Completed, Error> {
+    let silent = loaded.waiting.iter().filter(|row| row.body.silent).count();
+    let first = loaded.waiting.first().filter(|_| silent == loaded.waiting.len());
+    let Some(first) = first.filter(|_| silent >= MUCH_SILENCE) else {
+        return Ok(worker.sessions.yield_to(claim, loaded.wait).await?);
+    };
+    let run = RunId::from(first.message);
+    let heard = |row: &Waiting| Entry::Heard { seq: row.seq, body: row.body.clone() };
+    let completion = Completion {
+        run,
+        entries: loaded.waiting.iter().map(heard).collect(),
+        done: loaded.waiting.iter().map(|row| row.seq).collect(),
+        outcome: Outcome::Completed,
+        reason: Some("nothing but silence".to_owned()),
+        reply: None,
+        deliveries: Vec::new(),
+        usage: Usage::default(),
+        model: String::new(),
+        steps: 0,
+        started_at: Timestamp::now(),
+        wait: loaded.wait,
+        last_target: None,
+    };
+    Ok(worker.sessions.complete(claim, completion).await?)
 }
 
 /// What begins a turn, or what began the one that is open.

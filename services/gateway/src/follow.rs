@@ -10,16 +10,18 @@
 //! and nobody else notices. A client that goes away drops its [`Follow`], and
 //! with it the subscription; the turn goes on.
 
+mod event;
 mod merge;
 
+pub use event::{Event, Finished, What};
 #[cfg(test)]
 pub use merge::finished;
 
 use std::{collections::VecDeque, time::Duration};
 
 use holdfast_bus::{Bus, Delta, Deltas};
-use holdfast_session::{Accepted, Answer, Outcome, Sessions};
-use holdfast_types::{Fault as _, MessageId, RunId, SessionId, TenantId, Usage};
+use holdfast_session::{Accepted, Answer, Sessions};
+use holdfast_types::{Fault as _, MessageId, RunId, SessionId, TenantId};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -29,60 +31,6 @@ use merge::{Merge, Taken};
 
 /// After so much silence the journal is asked.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-/// Something that happened to the message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
-    /// The turn.
-    pub run: Option<RunId>,
-    /// Its step; unknown if the journal told.
-    pub step: Option<u32>,
-    /// What.
-    pub what: What,
-}
-
-/// What happened.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum What {
-    /// A step began; `again` if text of it was told before, which is void now.
-    StepStarted {
-        /// It was begun before.
-        again: bool,
-    },
-    /// More text of the step.
-    Text(String),
-    /// A tool is being called.
-    ToolStarted {
-        /// The call.
-        call: String,
-        /// The tool.
-        tool: String,
-    },
-    /// The call has ended.
-    ToolEnded {
-        /// The call.
-        call: String,
-        /// Whether it failed.
-        failed: bool,
-    },
-    /// The end.
-    Done(Finished),
-}
-
-/// How it ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
-    /// In which way.
-    pub outcome: Outcome,
-    /// The whole answer.
-    pub text: String,
-    /// Why, unless it was completed.
-    pub reason: Option<String>,
-    /// What it cost.
-    pub usage: Usage,
-    /// The model that answered, where that is known.
-    pub model: String,
-}
 
 /// Follows messages. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -321,15 +269,5 @@ async fn next(deltas: &mut Option<Deltas>) -> Option<Delta> {
     match deltas {
         Some(deltas) => deltas.next().await,
         None => std::future::pending().await,
-    }
-}
-
-const fn outcome(outcome: holdfast_bus::Outcome) -> Outcome {
-    match outcome {
-        holdfast_bus::Outcome::Completed => Outcome::Completed,
-        holdfast_bus::Outcome::Failed => Outcome::Failed,
-        holdfast_bus::Outcome::Cancelled => Outcome::Cancelled,
-        holdfast_bus::Outcome::Interrupted => Outcome::Interrupted,
-        holdfast_bus::Outcome::Dead => Outcome::Dead,
     }
 }

@@ -62,6 +62,25 @@ async fn a_silent_message_wakes_nobody_and_is_there_for_the_next_turn() -> anyho
 }
 
 #[tokio::test]
+async fn a_crowd_of_silent_messages_is_taken_in_before_it_fills_the_inbox() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..260 {
+        let mut silent = ada.message("s", &format!("k{n}"), "chatter");
+        silent.body = Body { silent: true, ..silent.body };
+        world.sessions.ingest(ada.id, silent).await?;
+        for claim in world.claim().await? {
+            world.answer(&claim, "").await?;
+        }
+    }
+
+    let open = world.number("select count(*) from session.inbox where state = 'new'").await?;
+    assert!(open < 50, "{open}");
+    assert!(ada.say("s", "mention", "@bot hello").await?.wake.is_some());
+    Ok(())
+}
+
+#[tokio::test]
 async fn gathered_messages_are_ready_after_a_pause() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();

@@ -150,3 +150,33 @@ async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
     assert!(world.sessions.answer(world.tenant, sent.message).await.is_err());
     Ok(())
 }
+
+#[tokio::test]
+async fn much_silence_is_taken_in_without_a_thought() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    world.ask("s", "hello").await?;
+    for n in 0..60 {
+        let mut silent = world.message("s", "");
+        silent.body = Body { silent: true, ..Body::text(format!("psst {n}")) };
+        world.send(silent).await?;
+    }
+
+    world
+        .admin("update session.session_lease set state = 'READY', fair_key = 0, ready_at = now()")
+        .await?;
+    world.admin("update session.tenant_queue set in_flight = 1").await?;
+    world
+        .until("all is taken in", async || {
+            let open = "select count(*) from session.inbox where state <> 'done'";
+            world.number(open).await.is_ok_and(|open| open == 0)
+        })
+        .await?;
+    assert_eq!(world.model.count(), 1);
+    let answer = world.ask("s", "and now?").await?;
+
+    assert_eq!((answer.as_str(), world.model.count()), ("echo: and now?", 2));
+    let heard = world.model.requests()[1].body.to_string();
+    assert!(heard.contains("psst 0") && heard.contains("psst 59"), "{heard}");
+    Ok(())
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use holdfast_bus::{DeltaBody, Outcome};
 use holdfast_testkit::Reply;
+use holdfast_types::RunnerId;
 use tokio::time::timeout;
 
 use crate::world::{LONG, World};
@@ -80,5 +81,24 @@ async fn a_reply_that_begins_anew_says_so() -> anyhow::Result<()> {
     let restarted = seen.iter().position(|body| *body == DeltaBody::StepRestarted);
     let whole = seen.iter().position(|body| *body == DeltaBody::Text { text: "whole".into() });
     assert!(restarted.is_some() && restarted < whole, "{seen:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_step_that_another_runner_may_have_begun_says_so() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let sent = world.say("s", "hello").await?;
+    let mut deltas = world.bus.subscribe_deltas(world.tenant, sent.session).await?;
+    world.bus.flush().await;
+    let lost = world.claim_as(RunnerId::generate()).await?;
+    world.admin("update session.session_lease set lease_until = now() - interval '1 s'").await?;
+
+    let _runner = world.runner().await?;
+    world.text(&sent).await?;
+
+    let first = timeout(LONG, deltas.next()).await?.expect("the bus is there");
+    let second = timeout(LONG, deltas.next()).await?.expect("the bus is there");
+    assert!(first.epoch > lost.epoch && first.epoch == second.epoch);
+    assert_eq!((first.body, second.body), (DeltaBody::Started, DeltaBody::StepRestarted));
     Ok(())
 }

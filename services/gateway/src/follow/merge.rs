@@ -8,7 +8,7 @@
 use holdfast_bus::{Delta, DeltaBody};
 use holdfast_types::RunId;
 
-use super::{Event, Finished, What};
+use super::event::{Event, Finished, What, journalled};
 
 /// What became of a delta.
 #[derive(Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Merge {
         let Delta { run, epoch, step, n, body } = delta;
         if let DeltaBody::Done { seqs, text, outcome, reason, usage } = body {
             return self.end(seqs, run, step, tell, || Finished {
-                outcome: super::outcome(outcome),
+                outcome: journalled(outcome),
                 text,
                 reason,
                 usage,

@@ -1,5 +1,6 @@
 //! Taking in what arrives by a channel, handed over by a bridge.
 
+use holdfast_directory::TenantState;
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_session::NewMessage;
@@ -98,6 +99,11 @@ impl Ingest {
     ) -> Result<(Taken, AgentName), Error> {
         let Arrival { account, idem_key, inbound, body, target } =
             Arrival::new(request, self.text_limit)?;
+        // A key says by itself that its tenant is suspended; a bridge may not have heard of it yet.
+        let state = self.directory.tenant(&tenant.to_string()).await?.state;
+        if state == TenantState::Suspended {
+            return Err(holdfast_directory::Error::Suspended.into());
+        }
         let routing = self.directory.routing(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
         if routed.tools.is_some() {

@@ -118,13 +118,7 @@ impl OpenAi {
     }
 
     async fn session_of(&self, tenant: TenantId, response: &str) -> Result<SessionId, Refusal> {
-        let unknown = || {
-            let response: String = response.chars().take(80).collect();
-            Refusal::field(
-                "previous_response_id",
-                format!("there is no response `{response}`: it may have been deleted since"),
-            )
-        };
+        let unknown = || Refusal::no_response(response);
         let id = response.strip_prefix("resp_").and_then(|id| Uuid::try_parse(id).ok());
         let id = id.map(MessageId::from).ok_or_else(unknown)?;
         match self.ingest.session_of(tenant, id).await {

@@ -70,6 +70,13 @@ impl Refusal {
         Self { status: StatusCode::NOT_FOUND, ..refusal }
     }
 
+    /// There is no such response to go on from.
+    pub fn no_response(id: &str) -> Self {
+        let id: String = id.chars().take(80).collect();
+        let message = format!("there is no response `{id}`: it may have been deleted since");
+        Self::field("previous_response_id", message).code("previous_response_not_found")
+    }
+
     /// The body is not what a body must be.
     pub fn bad_body(message: &str) -> Self {
         Self::new(StatusCode::BAD_REQUEST, INVALID, message).code("invalid_body")

@@ -2,6 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use holdfast_directory::{Actor, TenantChanges, TenantState};
 use holdfast_grpc::{CONTEXT, Signer};
 use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse, ingest_client::IngestClient};
 use holdfast_types::{AccountId, TenantId};
@@ -91,6 +92,18 @@ async fn a_silent_arrival_wakes_nobody_and_is_heard_with_the_next() {
     assert_eq!((next.session_id, next.seq), (silent.session_id, 2));
     let events = world.follow(&world.anna, &next.message_id).await.unwrap();
     assert_eq!(done(&events).text, "user=among us; user=history");
+}
+
+#[tokio::test]
+async fn a_suspended_tenants_channels_are_refused() {
+    let world = World::start().await.unwrap();
+    let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
+    world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
+
+    let refused = accept(&world, world.anna.id, arrival("hi")).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::PermissionDenied, "{}", refused.message());
+    accept(&world, world.ben.id, arrival("hi")).await.unwrap();
 }
 
 #[tokio::test]

@@ -204,11 +204,13 @@ async fn a_client_that_goes_away_leaves_the_turn_running() {
     let mut bytes = response.bytes_stream();
     let first = bytes.next().await.unwrap().unwrap();
     let beat = bytes.next().await.unwrap().unwrap();
+    let busy = world.get(&world.anna, "/v1/models").send().await.unwrap();
 
     drop(bytes);
 
     assert!(first.starts_with(b"data: "), "{first:?}");
     assert_eq!(&beat[..], b": waiting\n\n");
+    assert_eq!(busy.status(), 429);
     // The only call that the tenant may have open is given back once the client is missed.
     let free = async {
         loop {

@@ -1,0 +1,67 @@
+# Two commands do: `make up` and `make test`. `make help` lists the rest.
+
+CARGO   ?= cargo
+PYTHON  ?= python3
+# dev is built quickly, release runs quickly: `make up PROFILE=release`.
+PROFILE ?= dev
+# More for `holdfast up`: `make up ARGS="--split --runners 3"`.
+ARGS    ?=
+# CI says --locked.
+FLAGS   ?=
+
+TARGET   = $(or $(CARGO_TARGET_DIR),target)
+HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
+BACKENDS = $(PYTHON) deploy/dev/backends.py
+
+.DEFAULT_GOAL := help
+.PHONY: help up down build test test-down chaos bench lint fmt fmt-check doc
+
+help: ## what there is to make
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
+
+build: ## build the `holdfast` binary
+	$(CARGO) build $(FLAGS) --profile $(PROFILE) -p holdfast
+
+up: build ## run everything on this machine, and say what to try
+	@$(HOLDFAST) up --detach $(ARGS)
+
+down: build ## stop it again
+	@$(HOLDFAST) down
+
+# Backends of your own are used where all four variables name them; see docs/configuration.md.
+OWN = $(and $(HOLDFAST_DATABASE__URL),$(HOLDFAST_DATABASE__ADMIN_URL),$(HOLDFAST_NATS__URL),$(HOLDFAST_REDIS__URL))
+
+# The binary first: tests of the whole mesh start it. With CI=true the backends stop at the end.
+test: ## run every test, on real backends
+	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
+	$(CARGO) build $(FLAGS) --workspace --bins
+	@status=0; \
+	if $(CARGO) nextest --version >/dev/null 2>&1; \
+	then $(CARGO) nextest run $(FLAGS) --workspace || status=$$?; \
+	else $(CARGO) test $(FLAGS) --workspace --no-fail-fast || status=$$?; fi; \
+	if [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-down; fi; \
+	exit $$status
+
+test-down: ## stop the backends that tests use
+	@if [ -d .holdfast/test ]; then $(BACKENDS) down --dir .holdfast/test; fi
+
+chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
+	$(CARGO) build $(FLAGS) --release --workspace --bins
+	HOLDFAST_CHAOS=long $(CARGO) test $(FLAGS) --release -p holdfast-tests --test chaos -- --nocapture --test-threads 1 $(ARGS)
+
+bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
+	$(CARGO) build $(FLAGS) --release -p holdfast
+	$(CARGO) build $(FLAGS) --release -p holdfast-tests --bin bench --bin fake_model
+	@$(TARGET)/release/bench $(ARGS)
+
+lint: ## clippy, warnings are errors
+	$(CARGO) clippy $(FLAGS) --workspace --all-targets -- -D warnings
+
+fmt: ## format
+	$(CARGO) fmt --all
+
+fmt-check: ## is it formatted?
+	$(CARGO) fmt --all -- --check
+
+doc: ## the crates' documentation, warnings are errors
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc $(FLAGS) --workspace --no-deps

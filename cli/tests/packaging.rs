@@ -1,0 +1,175 @@
+//! What people read and deploy fits the binary: the image, the compose file, the settings' manual.
+
+use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
+
+use serde_json::Value;
+
+const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
+const SERVICES: [&str; 3] = ["gateway", "agent-runner", "channel-bridge"];
+
+fn root() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The settings that a service would run with, given these variables and no others.
+fn settings(service: &str, vars: &BTreeMap<String, String>) -> Value {
+    let output = Command::new(HOLDFAST)
+        .args([service, "--print-config"])
+        .env_clear()
+        .envs(vars)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "`{service}` does not take {vars:?}: {said}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn compose() -> Value {
+    serde_saphyr::from_str(&read("docker-compose.yml")).unwrap()
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    let values = value.as_array().cloned().unwrap_or_default();
+    values.iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn compose_names_only_what_it_has() {
+    let compose = compose();
+    let services = compose["services"].as_object().unwrap();
+
+    for service in SERVICES {
+        assert_eq!(texts(&services[service]["command"]), [service]);
+    }
+    for (name, service) in services {
+        let waits_for = service["depends_on"].as_object().into_iter().flatten();
+        for (other, _) in waits_for {
+            assert!(services.contains_key(other), "{name} waits for {other}, which is not there");
+        }
+        for mount in texts(&service["volumes"]) {
+            let source = mount.split(':').next().unwrap_or_default();
+            let is_there = compose["volumes"].get(source).is_some()
+                || (source.starts_with("./") && root().join(source).exists());
+            assert!(is_there, "{name} mounts {source}, which is not there");
+        }
+        let image = service["image"].as_str().unwrap_or_default();
+        let tag = image.rsplit_once(':').map(|(_, tag)| tag).unwrap_or_default();
+        assert!(!matches!(tag, "" | "latest"), "{name}: `{image}` is not pinned");
+    }
+}
+
+#[test]
+fn compose_publishes_on_loopback_only() {
+    for (name, service) in compose()["services"].as_object().unwrap() {
+        for port in texts(&service["ports"]) {
+            assert!(port.starts_with("127.0.0.1:"), "{name} publishes {port} to everybody");
+        }
+    }
+}
+
+#[test]
+fn every_service_takes_the_settings_that_compose_gives_it() {
+    let compose = compose();
+    for service in SERVICES {
+        let given = compose["services"][service]["environment"].as_object().unwrap();
+        let vars: BTreeMap<String, String> = given
+            .iter()
+            // The files are made on the other machine; what they are for is what counts here.
+            .map(|(name, value)| match name.strip_suffix("_FILE") {
+                Some(name) => (name.to_owned(), "given".to_owned()),
+                None => (name.clone(), value.as_str().unwrap().to_owned()),
+            })
+            .collect();
+
+        let settings = settings(service, &vars);
+
+        assert_eq!(settings["secrets"]["kek"], "********", "{service}");
+    }
+}
+
+#[test]
+fn the_image_runs_as_nobody_in_particular_and_copies_what_is_there() {
+    let dockerfile = read("deploy/Dockerfile").replace("\\\n", " ");
+    let lines: Vec<(&str, &str)> = dockerfile
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'))
+        .map(|line| line.split_once(' ').unwrap_or((line, "")))
+        .collect();
+    let of = |word: &str| {
+        let named = lines.iter().filter(|(name, _)| *name == word);
+        named.map(|(_, rest)| rest.trim().to_owned()).collect::<Vec<_>>()
+    };
+
+    let known = [
+        "FROM",
+        "WORKDIR",
+        "COPY",
+        "RUN",
+        "USER",
+        "ENV",
+        "EXPOSE",
+        "ENTRYPOINT",
+        "CMD",
+        "ARG",
+        "LABEL",
+    ];
+    for (word, _) in &lines {
+        assert!(known.contains(word), "`{word}` is no instruction that we use");
+    }
+    assert_eq!(lines.first().map(|(word, _)| *word), Some("FROM"));
+    let stages = of("FROM");
+    assert!(stages.len() == 2 && stages[0].ends_with(" AS build"), "{stages:?}");
+    assert!(stages.iter().all(|stage| stage.contains(':') && !stage.contains(":latest")));
+    let last = lines.iter().rposition(|(word, _)| *word == "FROM").unwrap();
+    let user = lines[last..].iter().find(|(word, _)| *word == "USER").map(|(_, user)| *user);
+    let uid: u32 = user.unwrap().split(':').next().unwrap().parse().unwrap();
+    assert_ne!(uid, 0);
+    let entry: Vec<String> = serde_json::from_str(&of("ENTRYPOINT")[0]).unwrap();
+    assert_eq!(entry, ["holdfast"]);
+    for copy in of("COPY").iter().filter(|copy| !copy.starts_with("--from=build ")) {
+        for source in copy.split_whitespace().rev().skip(1) {
+            assert!(root().join(source).exists(), "`COPY {copy}`: there is no {source}");
+        }
+    }
+}
+
+#[test]
+fn the_manual_names_every_setting() {
+    fn leaves(prefix: &str, value: &Value, names: &mut Vec<String>) {
+        match value.as_object() {
+            Some(table) => {
+                for (name, value) in table {
+                    leaves(&format!("{prefix}.{name}"), value, names);
+                }
+            }
+            None => names.push(prefix.trim_start_matches('.').to_owned()),
+        }
+    }
+    let manual = read("docs/configuration.md");
+    let mut missing = Vec::new();
+    for service in SERVICES {
+        let mut names = Vec::new();
+        leaves("", &settings(service, &BTreeMap::new()), &mut names);
+        assert!(names.len() > 20, "{service}: {names:?}");
+        missing.extend(names.into_iter().filter(|name| !manual.contains(&format!("| `{name}` |"))));
+    }
+    missing.sort();
+    missing.dedup();
+    assert!(missing.is_empty(), "docs/configuration.md lacks {missing:#?}");
+}
+
+#[test]
+fn the_readme_has_the_two_commands_and_no_dead_links() {
+    let readme = read("README.md");
+
+    assert!(readme.contains("make up") && readme.contains("make test"));
+    for link in readme.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        let path = link.split('#').next().unwrap_or_default();
+        let is_elsewhere = path.is_empty() || path.contains("://");
+        assert!(is_elsewhere || root().join(path).exists(), "README.md links to {path}");
+    }
+}

@@ -1,0 +1,263 @@
+//! What goes in comes back as it was meant, and secrets do not.
+
+use holdfast_proto::gateway::v1::{
+    self as pb, agents_server::Agents as _, channels_server::Channels as _,
+    operations_server::Operations as _, providers_server::Providers as _,
+    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
+};
+use holdfast_types::SessionId;
+use tonic::Code;
+
+use super::{World, admin, code, platform};
+use crate::{
+    control::{
+        accounts::Channels, agents::Agents, providers::Providers, routing::Routing,
+        tenants::Tenants,
+    },
+    operations, sessions,
+};
+
+#[tokio::test]
+async fn an_agent_is_made_read_changed_and_deleted() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let agents = Agents(world.state.clone());
+    let new = pb::Agent {
+        name: "Coach".into(),
+        instructions: "Be strict.".into(),
+        queue_mode: "followup".into(),
+        tools: vec!["web_search".into()],
+        ..Default::default()
+    };
+
+    let create = pb::CreateAgentRequest { agent: Some(new.clone()) };
+    let made = agents.create_agent(admin(tenant, create.clone())).await.unwrap().into_inner();
+    let again = agents.create_agent(admin(tenant, create)).await;
+    let change = pb::Agent { name: "coach".into(), description: "Drills.".into(), ..new };
+    let update = pb::UpdateAgentRequest { agent: Some(change) };
+    let changed = agents.update_agent(admin(tenant, update)).await.unwrap().into_inner();
+    let delete = pb::DeleteAgentRequest { agent: "coach".into() };
+    let deleted = agents.delete_agent(admin(tenant, delete)).await;
+
+    let made = made.agent.unwrap();
+    assert_eq!((made.name.as_str(), made.queue_mode.as_str()), ("coach", "followup"));
+    assert_eq!((made.dm_scope.as_str(), made.time_zone.as_str()), ("per-channel-peer", "UTC"));
+    assert_eq!(code(again), Code::Aborted);
+    let changed = changed.agent.unwrap();
+    assert_eq!((changed.id, changed.description.as_str()), (made.id, "Drills."));
+    assert_eq!(code(deleted), Code::Ok);
+    let listed = agents.list_agents(admin(tenant, Default::default())).await.unwrap();
+    let names: Vec<String> =
+        listed.into_inner().agents.into_iter().map(|agent| agent.name).collect();
+    assert_eq!(names, ["main"]);
+}
+
+#[tokio::test]
+async fn secrets_go_in_and_do_not_come_out() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let (providers, channels) = (Providers(world.state.clone()), Channels(world.state.clone()));
+    let provider = pb::Provider {
+        name: "openai".into(),
+        kind: "openai".into(),
+        default_model: "gpt-5".into(),
+        ..Default::default()
+    };
+    let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-hush".into() };
+    let account = pb::Account {
+        channel: "webhook".into(),
+        settings: r#"{"url": "https://x.example"}"#.into(),
+        ..Default::default()
+    };
+    let create = pb::CreateAccountRequest {
+        account: Some(account),
+        secrets: r#"{"secret": "hush"}"#.into(),
+    };
+
+    let put = providers.put_provider(admin(tenant, put)).await.unwrap().into_inner();
+    let made = channels.create_account(admin(tenant, create)).await.unwrap().into_inner();
+    let provider = providers.list_providers(admin(tenant, Default::default())).await.unwrap();
+    let accounts = channels.list_accounts(admin(tenant, Default::default())).await.unwrap();
+
+    let shown = format!("{put:?} {made:?} {provider:?} {accounts:?}");
+    assert!(!shown.contains("hush"), "{shown}");
+    let put = put.provider.unwrap();
+    assert_eq!((put.has_key, put.default_model.as_str()), (true, "openai:gpt-5"));
+    let made = made.account.unwrap();
+    assert_eq!((made.name.as_str(), made.enabled), ("default", false));
+    let id = made.id.parse().unwrap();
+    let opened = world.state.directory.account(tenant, id).await.unwrap();
+    assert_eq!(opened.secrets, serde_json::json!({"secret": "hush"}));
+}
+
+#[tokio::test]
+async fn what_is_explained_is_what_bindings_and_rules_say() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let state = || world.state.clone();
+    let routing = Routing(state());
+    for name in ["coach", "clerk"] {
+        let agent = pb::Agent { name: name.into(), ..Default::default() };
+        let create = pb::CreateAgentRequest { agent: Some(agent) };
+        Agents(state()).create_agent(admin(tenant, create)).await.unwrap();
+    }
+    let binding = pb::Binding {
+        channel: "Telegram".into(),
+        peer_kind: "direct".into(),
+        peer_id: "7".into(),
+        agent: "coach".into(),
+        ..Default::default()
+    };
+    let create = pb::CreateBindingRequest { binding: Some(binding) };
+    let made = routing.create_binding(admin(tenant, create)).await.unwrap().into_inner();
+    let rule =
+        pb::Rule { pattern: "(?i)invoice".into(), agent: "clerk".into(), ..Default::default() };
+    let put = pb::PutRulesRequest { rules: vec![rule] };
+    routing.put_rules(admin(tenant, put)).await.unwrap();
+    let identity = pb::Identity { peer: "8".into(), canonical: "ann".into(), ..Default::default() };
+    let put = pb::PutIdentityRequest { identity: Some(identity) };
+    routing.put_identity(admin(tenant, put)).await.unwrap();
+    let explain = async |peer: &str, text: &str| {
+        let request = pb::ExplainRequest {
+            channel: "telegram".into(),
+            peer_kind: "direct".into(),
+            peer_id: peer.into(),
+            text: text.into(),
+            ..Default::default()
+        };
+        let told = routing.explain(admin(tenant, request)).await.unwrap().into_inner();
+        (told.agent, told.matched_by, told.session_key)
+    };
+    let told = |agent: &str, by: &str, key: &str| (agent.to_owned(), by.to_owned(), key.to_owned());
+
+    assert_eq!(
+        explain("7", "an invoice").await,
+        told("coach", "binding.peer", "agent:coach:dm:telegram:7")
+    );
+    assert_eq!(
+        explain("8", "Invoice!").await,
+        told("clerk", "rule.1", "agent:clerk:dm:telegram:ann")
+    );
+    assert_eq!(explain("9", "hi").await, told("main", "default", "agent:main:dm:telegram:9"));
+    // A binding outlives its agent, and says so.
+    let delete = pb::DeleteAgentRequest { agent: "coach".into() };
+    Agents(state()).delete_agent(admin(tenant, delete)).await.unwrap();
+    assert_eq!(explain("7", "hi").await.0, "main");
+    let listed = routing.list_bindings(admin(tenant, Default::default())).await.unwrap();
+    assert!(listed.into_inner().bindings[0].agent.starts_with("agt_"));
+    assert_eq!(made.binding.unwrap().agent, "coach");
+}
+
+#[tokio::test]
+async fn pages_of_sessions_show_each_once_newest_first() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let handler = sessions::Handler(world.state.clone());
+    let mut expected = Vec::<String>::new();
+    for user in ["a", "b", "c", "d", "e"] {
+        expected.insert(
+            0,
+            world.say(tenant, &format!("agent:main:api:{user}")).await.session.to_string(),
+        );
+    }
+
+    let (mut seen, mut page_token) = (Vec::new(), String::new());
+    for _ in 0..4 {
+        let list = pb::ListSessionsRequest { limit: 2, page_token, ..Default::default() };
+        let page = handler.list_sessions(admin(tenant, list)).await.unwrap().into_inner();
+        assert!(page.sessions.len() <= 2);
+        seen.extend(page.sessions.into_iter().map(|session| session.id));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+
+    assert_eq!(seen, expected);
+    assert_eq!(page_token, "");
+    let of_kind = |kind: &str| pb::ListSessionsRequest { kind: kind.into(), ..Default::default() };
+    let groups = handler.list_sessions(admin(tenant, of_kind("group"))).await.unwrap();
+    assert_eq!(groups.into_inner().sessions, []);
+    let wrong = handler.list_sessions(admin(tenant, of_kind("chat"))).await;
+    assert_eq!(code(wrong), Code::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_session_is_found_by_id_key_or_name_and_can_be_held() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let handler = sessions::Handler(world.state.clone());
+    let id: SessionId = world.say(tenant, "agent:main:api:ann").await.session;
+    let get = async |session: &str| {
+        let get = pb::GetSessionRequest { session: session.to_owned() };
+        handler.get_session(admin(tenant, get)).await.unwrap().into_inner().session.unwrap()
+    };
+
+    for name in [id.to_string().as_str(), "agent:main:api:ann", "ann"] {
+        let session = get(name).await;
+        assert_eq!((session.id, session.agent.as_str()), (id.to_string(), "main"), "{name}");
+    }
+    let pause = pb::PauseSessionRequest { session: "ann".into() };
+    let paused = handler.pause_session(admin(tenant, pause)).await.unwrap().into_inner();
+    assert_eq!((paused.paused, get("ann").await.state.as_str()), (1, "PAUSE"));
+    let resume = pb::ResumeSessionRequest { session: "ann".into() };
+    let resumed = handler.resume_session(admin(tenant, resume)).await.unwrap().into_inner();
+    assert_eq!((resumed.resumed, get("ann").await.state.as_str()), (1, "READY"));
+    let delete = pb::DeleteSessionRequest { session: id.to_string() };
+    handler.delete_session(admin(tenant, delete.clone())).await.unwrap();
+    assert_eq!(code(handler.delete_session(admin(tenant, delete)).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn a_status_counts_what_is_the_tenants_own() {
+    let world = World::new().await;
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    world.say(ours, "agent:main:main").await;
+    for user in ["a", "b"] {
+        world.say(theirs, &format!("agent:main:api:{user}")).await;
+    }
+
+    let status = operations::Handler(world.state.clone());
+    let status = status.get_status(admin(ours, Default::default())).await.unwrap().into_inner();
+
+    assert_eq!((status.tenant.as_str(), status.agents), ("ours", 1));
+    assert_eq!((status.waiting_messages, status.dead_letters), (1, 0));
+    assert_eq!(status.sessions.get("READY"), Some(&1));
+    assert_eq!(status.version, env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn the_platform_makes_lists_and_changes_tenants() {
+    let world = World::new().await;
+    let operator = world.tenant("operator").await;
+    let tenants = Tenants(world.state.clone());
+    let create = pb::CreateTenantRequest { name: "acme".into() };
+
+    let made = tenants.create_tenant(platform(operator, create)).await.unwrap().into_inner();
+    let tenant = made.tenant.unwrap();
+    let change = |change: pb::Tenant| {
+        let update = pb::UpdateTenantRequest { tenant: Some(change) };
+        tenants.update_tenant(platform(operator, update))
+    };
+    let named = || pb::Tenant { name: "acme".into(), ..Default::default() };
+    let changed = change(pb::Tenant { weight: 3, cap: 9, rate: 60, ..named() }).await.unwrap();
+    let changed = changed.into_inner().tenant.unwrap();
+    let too_heavy = change(pb::Tenant { weight: 101, ..named() }).await;
+    let unknown = change(pb::Tenant { state: "asleep".into(), ..named() }).await;
+    let missing = change(pb::Tenant { name: "nobody".into(), ..Default::default() }).await;
+    let suspended = change(pb::Tenant { state: "suspended".into(), ..named() }).await.unwrap();
+
+    assert_eq!((tenant.state.as_str(), tenant.weight, tenant.cap), ("active", 1, 64));
+    assert_eq!((changed.id, changed.weight, changed.cap, changed.rate), (tenant.id, 3, 9, 60));
+    assert_eq!(code(too_heavy), Code::InvalidArgument);
+    assert_eq!(code(unknown), Code::InvalidArgument);
+    assert_eq!(code(missing), Code::NotFound);
+    let suspended = suspended.into_inner().tenant.unwrap();
+    assert_eq!((suspended.state.as_str(), suspended.weight), ("suspended", 3));
+    let refused = world.state.directory.authenticate(&made.secret).await.unwrap_err();
+    assert!(matches!(refused, holdfast_directory::Error::Suspended));
+    let listed = tenants.list_tenants(platform(operator, Default::default())).await.unwrap();
+    let names: Vec<String> =
+        listed.into_inner().tenants.into_iter().map(|tenant| tenant.name).collect();
+    assert_eq!(names, ["acme", "operator"]);
+}

@@ -1,0 +1,191 @@
+//! Who may call what, and whose it must be.
+
+use holdfast_grpc::{Scope, Scopes};
+use holdfast_proto::gateway::v1::{
+    self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
+    operations_server::Operations as _, providers_server::Providers as _,
+    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
+};
+use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
+use tonic::{Code, Request};
+
+use super::{World, admin, code, request};
+use crate::{
+    control::{
+        accounts::Channels, agents::Agents, keys::Keys, providers::Providers, routing::Routing,
+        tenants::Tenants,
+    },
+    operations, sessions,
+};
+
+#[tokio::test]
+async fn every_call_needs_its_own_scope_and_no_other_will_do() {
+    let world = World::new().await;
+    let state = || world.state.clone();
+    let tenant = world.tenant("acme").await;
+    macro_rules! needs {
+        ($($scope:ident: $handler:expr => $($call:ident($message:ident)),+;)+) => {$($(
+            let others = Scope::ALL.into_iter().filter(|scope| *scope != Scope::$scope).collect();
+            let call = $handler.$call(request(tenant, others, pb::$message::default())).await;
+            assert_eq!(code(call), Code::PermissionDenied, stringify!($call));
+            let its_own = Scopes::NONE.with(Scope::$scope);
+            let call = $handler.$call(request(tenant, its_own, pb::$message::default())).await;
+            assert_ne!(code(call), Code::PermissionDenied, stringify!($call));
+            let call = $handler.$call(Request::new(pb::$message::default())).await;
+            assert_eq!(code(call), Code::Unauthenticated, stringify!($call));
+        )+)+};
+    }
+
+    needs! {
+        Read: Agents(state()) => list_agents(ListAgentsRequest), get_agent(GetAgentRequest);
+        Admin: Agents(state()) => create_agent(CreateAgentRequest),
+            update_agent(UpdateAgentRequest), delete_agent(DeleteAgentRequest);
+        Admin: Providers(state()) => list_providers(ListProvidersRequest),
+            put_provider(PutProviderRequest), delete_provider(DeleteProviderRequest);
+        Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
+            revoke_key(RevokeKeyRequest);
+        Platform: Tenants(state()) => list_tenants(ListTenantsRequest),
+            create_tenant(CreateTenantRequest), update_tenant(UpdateTenantRequest);
+        Read: Channels(state()) => list_accounts(ListAccountsRequest);
+        Admin: Channels(state()) => create_account(CreateAccountRequest),
+            update_account(UpdateAccountRequest), delete_account(DeleteAccountRequest);
+        Read: Routing(state()) => list_bindings(ListBindingsRequest),
+            list_rules(ListRulesRequest), list_identities(ListIdentitiesRequest),
+            explain(ExplainRequest);
+        Admin: Routing(state()) => create_binding(CreateBindingRequest),
+            delete_binding(DeleteBindingRequest), put_rules(PutRulesRequest),
+            put_identity(PutIdentityRequest), delete_identity(DeleteIdentityRequest);
+        Read: sessions::Handler(state()) => list_sessions(ListSessionsRequest),
+            get_session(GetSessionRequest), get_history(GetHistoryRequest),
+            list_runs(ListRunsRequest), get_run(GetRunRequest);
+        Chat: sessions::Handler(state()) => pause_session(PauseSessionRequest),
+            resume_session(ResumeSessionRequest), delete_session(DeleteSessionRequest);
+        Read: operations::Handler(state()) => get_status(GetStatusRequest),
+            list_dead_letters(ListDeadLettersRequest), get_dead_letter(GetDeadLetterRequest),
+            list_deliveries(ListDeliveriesRequest);
+        Admin: operations::Handler(state()) => requeue_dead_letter(RequeueDeadLetterRequest),
+            resend_delivery(ResendDeliveryRequest);
+    }
+}
+
+#[tokio::test]
+async fn what_is_another_tenants_is_not_found() {
+    let world = World::new().await;
+    let state = || world.state.clone();
+    let (ours, theirs) = (world.tenant("ours").await, world.tenant("theirs").await);
+    let directory = &world.state.directory;
+    let agent = directory.default_agent(theirs).await.unwrap().id.to_string();
+    let key = directory.keys(theirs).await.unwrap()[0].id.to_string();
+    let account = pb::Account { channel: "telegram".into(), ..Default::default() };
+    let secrets = r#"{"token": "1:a"}"#.to_owned();
+    let create = pb::CreateAccountRequest { account: Some(account.clone()), secrets };
+    let made = Channels(state()).create_account(admin(theirs, create)).await.unwrap();
+    let account = made.into_inner().account.unwrap();
+    let binding = pb::Binding { channel: "x".into(), agent: "main".into(), ..Default::default() };
+    let create = pb::CreateBindingRequest { binding: Some(binding) };
+    let made = Routing(state()).create_binding(admin(theirs, create)).await.unwrap();
+    let binding = made.into_inner().binding.unwrap().id;
+    let said = world.say(theirs, "agent:main:main").await;
+    let (session, message) = (said.session.to_string(), said.message.to_string());
+    macro_rules! missing {
+        ($($handler:expr => $call:ident($message:ident { $($field:ident: $value:expr),+ });)+) => {$(
+            let message = pb::$message { $($field: $value),+ };
+            let refused = $handler.$call(admin(ours, message.clone())).await.unwrap_err();
+            assert_eq!(refused.code(), Code::NotFound, "{}: {refused}", stringify!($call));
+        )+};
+    }
+
+    let stolen = pb::Agent { id: agent.clone(), name: "stolen".into(), ..Default::default() };
+    missing! {
+        Agents(state()) => get_agent(GetAgentRequest { agent: agent.clone() });
+        Agents(state()) => update_agent(UpdateAgentRequest { agent: Some(stolen.clone()) });
+        Agents(state()) => delete_agent(DeleteAgentRequest { agent: agent.clone() });
+        Keys(state()) => revoke_key(RevokeKeyRequest { id: key.clone() });
+        Channels(state()) => update_account(UpdateAccountRequest {
+            account: Some(account.clone()), secrets: String::new() });
+        Channels(state()) => delete_account(DeleteAccountRequest { id: account.id.clone() });
+        Routing(state()) => delete_binding(DeleteBindingRequest { id: binding.clone() });
+        sessions::Handler(state()) => get_session(GetSessionRequest { session: session.clone() });
+        sessions::Handler(state()) => get_session(GetSessionRequest {
+            session: "agent:main:main".to_owned() });
+        sessions::Handler(state()) => get_history(GetHistoryRequest {
+            session: session.clone(), limit: 0, before_seq: 0 });
+        sessions::Handler(state()) => pause_session(PauseSessionRequest {
+            session: session.clone() });
+        sessions::Handler(state()) => resume_session(ResumeSessionRequest {
+            session: session.clone() });
+        sessions::Handler(state()) => delete_session(DeleteSessionRequest {
+            session: session.clone() });
+        sessions::Handler(state()) => list_runs(ListRunsRequest {
+            session: session.clone(), limit: 0 });
+        sessions::Handler(state()) => list_sessions(ListSessionsRequest {
+            agent: agent.clone(), kind: String::new(), limit: 0, page_token: String::new() });
+        sessions::Handler(state()) => get_run(GetRunRequest {
+            run_id: RunId::from(said.message).to_string() });
+        operations::Handler(state()) => get_dead_letter(GetDeadLetterRequest {
+            message_id: message.clone() });
+        operations::Handler(state()) => requeue_dead_letter(RequeueDeadLetterRequest {
+            message_id: message.clone() });
+        operations::Handler(state()) => resend_delivery(ResendDeliveryRequest {
+            id: DeliveryId::generate().to_string() });
+    }
+
+    // And nothing of it shows in our lists, nor was any of it changed.
+    let listed = sessions::Handler(state()).list_sessions(admin(ours, Default::default())).await;
+    assert_eq!(listed.unwrap().into_inner().sessions, []);
+    let listed = Channels(state()).list_accounts(admin(ours, Default::default())).await;
+    assert_eq!(listed.unwrap().into_inner().accounts, []);
+    let get = pb::GetSessionRequest { session };
+    let kept = sessions::Handler(state()).get_session(admin(theirs, get)).await;
+    assert_eq!(kept.unwrap().into_inner().session.unwrap().state, "READY");
+}
+
+#[tokio::test]
+async fn an_id_that_is_none_is_refused_with_what_to_write() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let state = || world.state.clone();
+
+    let revoke = pb::RevokeKeyRequest { id: AccountId::generate().to_string() };
+    let refused = Keys(state()).revoke_key(admin(tenant, revoke)).await.unwrap_err();
+    let get = pb::GetSessionRequest { session: "ses_7".into() };
+    let also = sessions::Handler(state()).get_session(admin(tenant, get)).await.unwrap_err();
+
+    assert_eq!((refused.code(), also.code()), (Code::InvalidArgument, Code::InvalidArgument));
+    assert!(refused.message().ends_with("write `key_` and a UUID"), "{refused}");
+    for unknown in [MessageId::generate().to_string(), AgentId::generate().to_string()] {
+        let get = pb::GetDeadLetterRequest { message_id: unknown.clone() };
+        let refused = operations::Handler(state()).get_dead_letter(admin(tenant, get)).await;
+        let expected =
+            if unknown.starts_with("msg_") { Code::NotFound } else { Code::InvalidArgument };
+        assert_eq!(code(refused), expected);
+    }
+}
+
+#[tokio::test]
+async fn only_a_key_of_the_platform_makes_another() {
+    let world = World::new().await;
+    let tenant = world.tenant("acme").await;
+    let create = || pb::CreateKeyRequest {
+        name: "more".into(),
+        scopes: vec!["chat".into(), "platform".into()],
+        lifetime_seconds: 60,
+    };
+    let both = [Scope::Admin, Scope::Platform].into_iter().collect();
+    let keys = Keys(world.state.clone());
+
+    let refused = keys.create_key(admin(tenant, create())).await;
+    let made = keys.create_key(request(tenant, both, create())).await.unwrap().into_inner();
+
+    assert_eq!(code(refused), Code::PermissionDenied);
+    let who = world.state.directory.authenticate(&made.secret).await.unwrap();
+    assert_eq!(
+        (who.tenant, who.scopes.as_slice()),
+        (tenant, &["chat", "platform"].map(str::to_owned)[..])
+    );
+    let key = made.key.unwrap();
+    assert_eq!(key.expires_at.unwrap().seconds - key.created_at.unwrap().seconds, 60);
+    let listed = keys.list_keys(admin(tenant, Default::default())).await.unwrap().into_inner();
+    assert_eq!(listed.keys.len(), 2);
+    assert!(!format!("{listed:?}").contains(&made.secret[36..]));
+}

@@ -1,0 +1,69 @@
+//! What can happen to a message on its way to its answer.
+
+use holdfast_session::Outcome;
+use holdfast_types::{RunId, Usage};
+
+/// Something that happened to the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The turn.
+    pub run: Option<RunId>,
+    /// Its step; unknown if the journal told.
+    pub step: Option<u32>,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// A step began; `again` if text of it was told before, which is void now.
+    StepStarted {
+        /// It was begun before.
+        again: bool,
+    },
+    /// More text of the step.
+    Text(String),
+    /// A tool is being called.
+    ToolStarted {
+        /// The call.
+        call: String,
+        /// The tool.
+        tool: String,
+    },
+    /// The call has ended.
+    ToolEnded {
+        /// The call.
+        call: String,
+        /// Whether it failed.
+        failed: bool,
+    },
+    /// The end.
+    Done(Finished),
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// In which way.
+    pub outcome: Outcome,
+    /// The whole answer.
+    pub text: String,
+    /// Why, unless it was completed.
+    pub reason: Option<String>,
+    /// What it cost.
+    pub usage: Usage,
+    /// The model that answered, where that is known.
+    pub model: String,
+}
+
+/// How a turn ended, in the journal's words.
+pub const fn journalled(outcome: holdfast_bus::Outcome) -> Outcome {
+    match outcome {
+        holdfast_bus::Outcome::Completed => Outcome::Completed,
+        holdfast_bus::Outcome::Failed => Outcome::Failed,
+        holdfast_bus::Outcome::Cancelled => Outcome::Cancelled,
+        holdfast_bus::Outcome::Interrupted => Outcome::Interrupted,
+        holdfast_bus::Outcome::Dead => Outcome::Dead,
+    }
+}

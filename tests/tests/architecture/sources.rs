@@ -1,0 +1,78 @@
+//! What every source file keeps to.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A source file, and where it is from the root.
+pub struct Source {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+/// Every Rust file of the workspace.
+pub fn all() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut folders: Vec<PathBuf> = ["cli", "crates", "proto", "services", "tests"]
+        .iter()
+        .map(|name| root.join(name))
+        .collect();
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let is_built =
+                path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("target"));
+            if path.is_dir() && !is_built {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                sources.push(Source { path: path.strip_prefix(root).unwrap().to_owned(), text });
+            }
+        }
+    }
+    assert!(sources.len() > 100, "only {} files found: is the root right?", sources.len());
+    sources
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let silent: Vec<PathBuf> = all()
+        .into_iter()
+        .filter(|source| !source.text.starts_with("//! "))
+        .map(|source| source.path)
+        .collect();
+
+    assert!(silent.is_empty(), "these do not begin with `//! `: {silent:#?}");
+}
+
+/// Whether a line names all of a machine's addresses, outside a comment.
+fn opens_to_all(line: &str) -> bool {
+    let code = line.trim_start();
+    let everywhere = ["0.0.0.0", "[0, 0, 0, 0]", "UNSPECIFIED", "[::]"];
+    !code.starts_with("//") && everywhere.iter().any(|all| code.contains(all))
+}
+
+#[test]
+fn nothing_listens_on_all_interfaces_unless_it_is_configured() {
+    let here = Path::new("tests/tests/architecture");
+    let mut open = Vec::new();
+    for source in all().iter().filter(|source| !source.path.starts_with(here)) {
+        for (at, line) in source.text.lines().enumerate().filter(|(_, line)| opens_to_all(line)) {
+            open.push(format!("{}:{}: {}", source.path.display(), at + 1, line.trim()));
+        }
+    }
+    // The bridge refuses to send to such addresses, and so has to name them.
+    open.retain(|found| !found.starts_with("services/channel-bridge/src/guard.rs"));
+    assert!(open.is_empty(), "{open:#?}");
+}
+
+#[test]
+fn an_open_port_is_seen_in_all_its_forms() {
+    assert!(opens_to_all("let at = SocketAddr::from(([0, 0, 0, 0], 80));"));
+    assert!(opens_to_all("bind(\"0.0.0.0:80\")"));
+    assert!(opens_to_all("Ipv4Addr::UNSPECIFIED"));
+    assert!(!opens_to_all("// not on 0.0.0.0"));
+    assert!(!opens_to_all("SocketAddr::from(([127, 0, 0, 1], 80))"));
+}
