@@ -5,7 +5,13 @@
 /// The gateway's services and messages.
 pub mod gateway {
     /// Version 1.
-    #[allow(missing_docs, clippy::all, clippy::pedantic, clippy::allow_attributes_without_reason, reason = "generated code")]
+    #[allow(
+        missing_docs,
+        clippy::all,
+        clippy::pedantic,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
     pub mod v1 {
         tonic::include_proto!("holdfast.gateway.v1");
     }

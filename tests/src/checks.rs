@@ -208,9 +208,8 @@ impl Inbox {
             from session.inbox";
         let rows: Vec<(String, String, String, String, String)> =
             sqlx::query_as(SQL).fetch_all(admin).await?;
-        let row = |(id, message, state, outcome, reason)| {
-            (id, Row { message, state, outcome, reason })
-        };
+        let row =
+            |(id, message, state, outcome, reason)| (id, Row { message, state, outcome, reason });
         Ok(Self(rows.into_iter().map(row).collect()))
     }
 }
@@ -257,7 +256,11 @@ fn poison(findings: &mut Findings, said: &[Said], inbox: &Inbox) {
         let how = format!("{} is {}, {}: {}", said.id, row.state, row.outcome, row.reason);
         let ended = row.state == "dead" && row.reason.contains("5 attempts");
         // Newer input may end its turn before it has killed its fifth runner.
-        findings.ensure(ended || row.outcome == "interrupted", "I8 poison leaves after 5 attempts", how);
+        findings.ensure(
+            ended || row.outcome == "interrupted",
+            "I8 poison leaves after 5 attempts",
+            how,
+        );
     }
     findings.count("poison messages", all.len());
 }
@@ -288,7 +291,8 @@ async fn keyed(
         findings.ensure(seen.contains(key), "I4 a reply to a keyed channel arrives", text);
     }
     findings.count("replies to a keyed channel", sent.len());
-    findings.count("posts to a keyed channel, repetitions included", mesh.fakes.receiver.posts().len());
+    findings
+        .count("posts to a keyed channel, repetitions included", mesh.fakes.receiver.posts().len());
     Ok(())
 }
 
@@ -307,7 +311,11 @@ async fn plain(
     let mut unknown = 0;
     for (text, state) in &stored {
         let times = arrived.remove(text).unwrap_or(0);
-        findings.ensure(times <= 1, "I4 a reply arrives at most once", format!("`{text}` {times} times"));
+        findings.ensure(
+            times <= 1,
+            "I4 a reply arrives at most once",
+            format!("`{text}` {times} times"),
+        );
         let lied = state == "sent" && times != 1;
         findings.ensure(!lied, "I4 what is `sent` has arrived", text);
         unknown += usize::from(state == "unknown");
@@ -345,7 +353,11 @@ async fn acts(
         .map(|post| post.json()["id"].as_str().unwrap_or_default().to_owned())
         .collect();
     for (key, times) in &done {
-        findings.ensure(*times == 1, "I6 an act is done at most once", format!("{key} {times} times"));
+        findings.ensure(
+            *times == 1,
+            "I6 an act is done at most once",
+            format!("{key} {times} times"),
+        );
     }
     let mut unknown = 0;
     for (input, failed) in &returned {

@@ -142,8 +142,14 @@ impl<'m> Load<'m> {
                 None
             }
         };
-        let said =
-            Said { id, tenant: conversation.tenant, door: conversation.door, word, copies, message };
+        let said = Said {
+            id,
+            tenant: conversation.tenant,
+            door: conversation.door,
+            word,
+            copies,
+            message,
+        };
         self.ledger().push(said.clone());
         Ok(said)
     }

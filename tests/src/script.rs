@@ -171,7 +171,8 @@ fn wants(text: &str) -> Vec<(String, Word)> {
 
 /// `t<tenant>m<six digits>`.
 fn is_id(word: &str) -> bool {
-    let Some((tenant, number)) = word.strip_prefix('t').and_then(|rest| rest.split_once('m')) else {
+    let Some((tenant, number)) = word.strip_prefix('t').and_then(|rest| rest.split_once('m'))
+    else {
         return false;
     };
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

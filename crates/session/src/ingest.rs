@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{MessageId, QueueMode, SessionId, State, TenantId, Wait, wakes};
+use holdfast_types::{MessageId, QueueMode, SessionId, Source, State, TenantId, Wait, wakes};
 use sha2::{Digest as _, Sha256};
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -145,14 +145,21 @@ impl Sessions {
     }
 }
 
-/// What tells two requests with one key apart: the session it goes to and what it says.
+/// What tells two requests with one key apart: what their sender decides.
+///
+/// What the tenant's own settings add (where a channel's message is routed, which tools it may
+/// use) may differ from one time to the next, and it is the same message all the same.
 fn hash(message: &NewMessage) -> Vec<u8> {
-    let mut hasher = Sha256::new();
-    hasher.update(message.key.as_str());
-    hasher.update([0]);
-    // A body holds nothing that cannot be written as JSON.
-    hasher.update(serde_json::to_vec(&message.body).unwrap_or_default());
-    hasher.finalize().to_vec()
+    let body = &message.body;
+    let sender = body.sender.as_ref().map(|sender| sender.id.as_str());
+    let session = match message.source {
+        Source::Channel(_) => None,
+        Source::Key(_) | Source::Internal(_) => Some(message.key.as_str()),
+    };
+    let said =
+        (session, &body.text, sender, &body.message_id, &body.attachments, &body.role, &body.event);
+    // None of these can fail to be written as JSON.
+    Sha256::digest(serde_json::to_vec(&said).unwrap_or_default()).to_vec()
 }
 
 /// Finds the session and locks its row, or makes it; also says how many messages may wait in it.

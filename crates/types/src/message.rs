@@ -119,6 +119,10 @@ pub struct Body {
     /// mention the agent).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub silent: bool,
+    /// The tools that a turn with this message may use, where a rule of its tenant says so; an
+    /// empty list allows none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// An event of the mesh (an approval, a timer) and not a person's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,

@@ -74,7 +74,7 @@ impl Turn<'_> {
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<String, ToolError> {
         // What was on offer is asked again: the model may name what was not.
-        if !is_allowed(brief.tools.as_deref(), &call.tool) {
+        if !is_allowed(brief.tools.as_deref(), &call.tool) || !self.journal.allows(&call.tool) {
             return Err(ToolError::Tell(
                 "this tool is not one of yours; use those that you were given".to_owned(),
             ));

@@ -12,7 +12,7 @@ use holdfast_session::{Append, Appended, Completed, Completion, Loaded, Sessions
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
-use crate::{error::Error, fail, held::Hold};
+use crate::{error::Error, fail, held::Hold, worker::is_allowed};
 
 /// Between tries of a write that may have been made.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -51,6 +51,17 @@ impl Journal {
     /// The entries of this turn.
     pub(crate) fn turn(&self) -> &[Entry] {
         &self.entries[self.turn..]
+    }
+
+    /// Whether the messages of this turn let it use a tool: each that names tools narrows them.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        self.turn().iter().all(|entry| match entry {
+            Entry::Heard { body, .. } => is_allowed(body.tools.as_deref(), tool),
+            Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => true,
+        })
     }
 
     /// What the turn cost so far.

@@ -81,8 +81,11 @@ impl Turn<'_> {
     }
 
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
-        let allowed = brief.tools.as_deref();
-        let tools = if with_tools { self.worker.tools.specs(allowed) } else { Vec::new() };
+        let mut tools = Vec::new();
+        if with_tools {
+            tools = self.worker.tools.specs(brief.tools.as_deref());
+            tools.retain(|tool| self.journal.allows(&tool.name));
+        }
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();

@@ -109,7 +109,6 @@ pub struct Routed {
     /// What chose the agent.
     pub matched_by: MatchedBy,
     /// The tools that the turn may use, where a rule says so; `None` leaves the agent's own.
-    #[allow(dead_code, reason = "no message carries them to a runner yet")]
     pub tools: Option<Vec<String>>,
 }
 

@@ -162,7 +162,15 @@ async fn keep_up(mesh: &Mesh) -> anyhow::Result<()> {
 async fn talk(mesh: &Mesh, load: &Load<'_>, enough: &CancellationToken) -> Vec<String> {
     let mut conversations = Vec::new();
     for tenant in 0..mesh.tenants.len() {
-        let doors = [Door::Grpc, Door::Grpc, Door::Grpc, Door::Webhook, Door::Webhook, Door::Telegram, Door::Telegram];
+        let doors = [
+            Door::Grpc,
+            Door::Grpc,
+            Door::Grpc,
+            Door::Webhook,
+            Door::Webhook,
+            Door::Telegram,
+            Door::Telegram,
+        ];
         for (number, door) in doors.into_iter().enumerate() {
             conversations.push(Conversation { tenant, number, door });
         }
@@ -415,11 +423,7 @@ async fn tell(
 }
 
 /// A storm that did not blow proves nothing.
-async fn not_vacuous(
-    mesh: &Mesh,
-    weather: &Weather,
-    findings: &Findings,
-) -> anyhow::Result<()> {
+async fn not_vacuous(mesh: &Mesh, weather: &Weather, findings: &Findings) -> anyhow::Result<()> {
     let fenced = fenced(mesh).await;
     ensure!(fenced > 0, "no stale owner tried to write: the fence was not tested");
     for nodes in [&mesh.gateways, &mesh.runners, &mesh.bridges] {
@@ -431,7 +435,13 @@ async fn not_vacuous(
     {
         ensure!(count.load(Ordering::Relaxed) > 0, "{what} was left alone");
     }
-    for what in ["messages completed", "replies to a keyed channel", "replies to a plain channel", "acts on the world", "messages dead"] {
+    for what in [
+        "messages completed",
+        "replies to a keyed channel",
+        "replies to a plain channel",
+        "acts on the world",
+        "messages dead",
+    ] {
         ensure!(findings.counts.get(what).is_some_and(|n| *n > 0), "there were no {what}");
     }
     for node in mesh.nodes() {

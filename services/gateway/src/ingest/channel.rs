@@ -8,7 +8,6 @@ use holdfast_types::{
     AccountId, AgentName, Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target,
     TenantId,
 };
-use tracing::warn;
 
 use super::{Ingest, Taken, debounce, idem_key, text};
 use crate::{
@@ -106,10 +105,6 @@ impl Ingest {
         }
         let routing = self.directory.routing(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
-        if routed.tools.is_some() {
-            // The inbox has no place for it, so the agent's own tools are what counts.
-            warn!(matched_by = %routed.matched_by, "a rule's tools are not applied to the turn");
-        }
         let agent = routed.agent;
         let message = NewMessage {
             key: routed.key,
@@ -117,7 +112,7 @@ impl Ingest {
             label: None,
             source: Source::Channel(account),
             idem_key,
-            body,
+            body: Body { tools: routed.tools, ..body },
             target: Some(target),
             mode: agent.settings.queue_mode,
             debounce: debounce(&agent),
