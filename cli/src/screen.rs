@@ -109,7 +109,7 @@ pub fn plain(text: &str) -> String {
 
 fn table(columns: &[&str], rows: &[Value]) -> String {
     let head = columns.iter().map(|name| name.replace('_', " ").to_uppercase()).collect();
-    let body = rows.iter().map(|row| columns.iter().map(|name| cell(&row[*name])).collect());
+    let body = rows.iter().map(|row| columns.iter().map(|name| cell(name, &row[*name])).collect());
     let lines: Vec<Vec<String>> = std::iter::once(head).chain(body).collect();
     let width = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
@@ -138,9 +138,14 @@ fn sheet(first: &[&str], thing: &Value) -> String {
     text
 }
 
-/// A value on one line, not too long.
-fn cell(value: &Value) -> String {
-    let text = words(value).replace(['\n', '\t'], " ");
+/// A value on one line, not too long; times to the second.
+fn cell(column: &str, value: &Value) -> String {
+    let mut text = words(value).replace(['\n', '\t'], " ");
+    if column.ends_with("_at")
+        && let Some((seconds, _)) = text.split_once('.')
+    {
+        text = format!("{seconds}Z");
+    }
     if text.chars().count() <= WIDEST {
         return if text.is_empty() { "-".to_owned() } else { text };
     }
@@ -180,6 +185,13 @@ mod tests {
              main    yes         -\n\
              helper  no          demo:demo\n"
         );
+    }
+
+    #[test]
+    fn times_are_shown_to_the_second() {
+        let rows = vec![json!({"made_at": "2026-01-02T03:04:05.678901Z"})];
+
+        assert_eq!(table(&["made_at"], &rows), "MADE AT\n2026-01-02T03:04:05Z\n");
     }
 
     #[test]

@@ -30,6 +30,9 @@ const CALL: Duration = Duration::from_secs(8);
 /// How long a message is offered before its sender gives up, which fails the test.
 const PATIENCE: Duration = Duration::from_secs(90);
 
+/// How many updates of a bot may wait before its people do.
+const PENDING: usize = 6;
+
 /// How long a stream may say nothing.
 const SILENCE: Duration = Duration::from_secs(60);
 
@@ -138,7 +141,7 @@ impl<'m> Load<'m> {
             Door::Grpc => Some(self.by_grpc(conversation, &id, &text, copies).await?),
             Door::Webhook => Some(self.by_webhook(conversation, &id, &text, copies).await?),
             Door::Telegram => {
-                self.by_telegram(conversation, &text, copies);
+                self.by_telegram(conversation, &text, copies).await?;
                 None
             }
         };
@@ -335,7 +338,13 @@ impl<'m> Load<'m> {
         messages.pop().context("it was not sent")
     }
 
-    fn by_telegram(&self, conversation: &Conversation, text: &str, copies: usize) {
+    /// Telegram keeps what nobody has taken yet; people wait when there is much of it.
+    async fn by_telegram(
+        &self,
+        conversation: &Conversation,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<()> {
         let tenant = &self.mesh.tenants[conversation.tenant];
         let chat = chat_of(conversation);
         let id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
@@ -347,6 +356,12 @@ impl<'m> Load<'m> {
         for _ in 0..copies {
             self.mesh.fakes.telegram.push_raw(&tenant.bot, json!({"message": message}));
         }
+        let taken = async {
+            while self.mesh.fakes.telegram.pending(&tenant.bot) > PENDING {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, taken).await.context("nobody takes the bot's updates")
     }
 
     fn ledger(&self) -> MutexGuard<'_, Vec<Said>> {

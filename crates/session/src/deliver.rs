@@ -49,7 +49,8 @@ impl Sessions {
                 select tenant_id, session_id, out_seq, part, state = 'sending' as ambiguous
                 from session.deliveries d
                 where channel = $1
-                  and ((state = 'pending' and next_at <= clock_timestamp())
+                  and ((state = 'pending' and next_at <= clock_timestamp()
+                        and (lease_until is null or lease_until < clock_timestamp()))
                        or ($4 and state = 'sending' and lease_until < clock_timestamp()))
                   and not exists (
                       select from session.deliveries e
@@ -60,7 +61,7 @@ impl Sessions {
                 limit $3
                 for update skip locked)
             update session.deliveries d
-            set state = 'sending', owner = $2, attempt = d.attempt + 1,
+            set owner = $2, attempt = d.attempt + 1,
                 lease_until = clock_timestamp() + $5 * interval '1 second'
             from due
             where d.tenant_id = due.tenant_id and d.session_id = due.session_id
@@ -83,20 +84,25 @@ impl Sessions {
 
         let mut deliveries = Vec::with_capacity(claimed.len());
         for group in claimed.chunk_by(|a, b| a.0 == b.0) {
-            deliveries.extend(self.contents(tenant_of(group[0].0), group).await?);
+            deliveries.extend(self.begin(tenant_of(group[0].0), owner, group).await?);
         }
         Ok(deliveries)
     }
 
-    /// Reads what one tenant's claimed parts say and where they go.
-    async fn contents(
+    /// Commits that one tenant's claimed parts are being sent, and reads what they say.
+    ///
+    /// Until then they are still pending: if this fails, nothing was sent and they are due again.
+    async fn begin(
         &self,
         tenant: TenantId,
+        owner: RunnerId,
         claimed: &[Claimed],
     ) -> Result<Vec<Delivery>, Error> {
         const SQL: &str = "
-            select session_id, run_id, target, body, split, trace from session.deliveries
-            where tenant_id = $1 and delivery_id = $2";
+            update session.deliveries set state = 'sending'
+            where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
+              and state in ('pending', 'sending')
+            returning session_id, run_id, target, body, split, trace";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -104,6 +110,8 @@ impl Sessions {
             let row: Option<Content> = sqlx::query_as(SQL)
                 .bind(tenant.as_uuid())
                 .bind(id)
+                .bind(owner.as_uuid())
+                .bind(attempt)
                 .fetch_optional(tx.conn())
                 .await?;
             // A session that was deleted takes its deliveries with it.

@@ -23,6 +23,10 @@ use reqwest::{
 /// How long connecting may take. What fails within it was surely not sent.
 const CONNECT: Duration = Duration::from_secs(5);
 
+/// How long a connection is kept for the next call. One that the other side closes just as it is
+/// used leaves a send whose fate nobody knows, so it is shorter than servers are patient.
+const IDLE: Duration = Duration::from_secs(15);
+
 /// An address that may not be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -100,7 +104,7 @@ fn builder() -> reqwest::ClientBuilder {
         .redirect(Policy::none())
         .connect_timeout(CONNECT)
         .tcp_nodelay(true)
-        .pool_idle_timeout(Duration::from_secs(60))
+        .pool_idle_timeout(IDLE)
 }
 
 /// Whether an error of a guarded client is that the address may not be called.

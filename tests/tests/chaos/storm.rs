@@ -1,6 +1,7 @@
 //! Everything at once: processes are killed, paused and drained, backends crash, answers get lost,
 //! while people talk. Then it is calm, and every promise is asked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -76,7 +77,7 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
         ..Plan::small(RUNNER)
     };
     let mesh = Mesh::start(&plan, backends.urls()).await?;
-    mesh.fakes.model.latency(Duration::from_millis(30));
+    mesh.fakes.model.latency(Duration::from_millis(250));
     let load = Load::on(&mesh)?;
     let weather = Weather::default();
 
@@ -368,9 +369,11 @@ async fn calm(mesh: &Mesh) -> anyhow::Result<()> {
     let pending = || -> usize {
         mesh.tenants.iter().map(|tenant| mesh.fakes.telegram.pending(&tenant.bot)).sum()
     };
+    let began = Instant::now();
     let wait = async {
         while pending() > 0 || mesh.number(OPEN).await? > 0 {
             sleep(Duration::from_millis(200)).await;
+            eprintln!("DEBUG {} pending {} {}", began.elapsed().as_millis(), pending(), mesh.text("select (select count(*) from session.inbox where state in ('new','seen')) || ' inbox ' || (select count(*) from session.deliveries where state='pending')||' pend '||(select count(*) from session.deliveries where state='sending')||' sending '||(select coalesce(string_agg(state||' '||attempts||' '||coalesce(round(extract(epoch from ready_at-clock_timestamp()),1)::text,'-')||' l '||coalesce(round(extract(epoch from lease_until-clock_timestamp()),1)::text,'-'), '; '),'') from session.session_lease where state in ('READY','RUNNING'))").await?);
         }
         anyhow::Ok(())
     };
@@ -415,10 +418,18 @@ async fn tell(
     for (name, number) in &findings.counts {
         report.line(name, number);
     }
+    report.line("messages given up that were no poison", findings.collateral.len());
+    for collateral in &findings.collateral {
+        report.line("  given up", collateral);
+    }
+    let mut complaints: BTreeMap<String, u64> = BTreeMap::new();
     for node in mesh.nodes() {
         for complaint in node.complaints().await {
-            report.line(&format!("log of {}", node.spec().name), complaint);
+            *complaints.entry(complaint).or_default() += 1;
         }
+    }
+    for (complaint, times) in complaints {
+        report.line(&format!("  errors in logs, {times} times"), complaint);
     }
 }
 

@@ -19,4 +19,3 @@ mod runner;
 mod stopping;
 mod tenants;
 mod world;
-mod zz;
