@@ -64,7 +64,7 @@ async fn enter(
 ) -> Response {
     Span::current().record("tenant.id", field::display(caller.tenant));
     request.extensions_mut().insert(caller);
-    { let _ = &call; next.run(request).await }
+    next.run(request).await.map(|body| Body::new(Held { body, _call: call }))
 }
 
 fn span(door: &'static str, request: &Request) -> Span {

@@ -30,7 +30,7 @@ use crate::Error;
 use merge::{Merge, Taken};
 
 /// After so much silence the journal is asked.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Follows messages. Cloning shares it.
 #[derive(Debug, Clone)]

@@ -421,6 +421,8 @@ async fn tell(
     report.line("messages given up that were no poison", findings.collateral.len());
     for collateral in &findings.collateral {
         report.line("  given up", collateral);
+        let id = collateral.split(' ').next().unwrap_or_default();
+        eprintln!("DEBUG2 {collateral}\n{}", mesh.text(&format!("select 'l '||l.epoch||E'\n'||(select string_agg(i.seq||' '||(i.body->>'text')||' '||i.state||' '||i.accepted_at::time(1)||' '||coalesce(i.finished_at::time(1)::text,''),E'\n' order by seq) from session.inbox i where i.session_id=l.session_id)||E'\n'||(select string_agg(e.seq||' '||e.epoch||' '||e.created_at::time(1)||' '||e.kind||' '||left(e.body::text,160),E'\n' order by seq) from session.entries e where e.session_id=l.session_id) from session.session_lease l where l.session_id=(select session_id from session.inbox where body->>'text' like '{id} %')")).await.unwrap_or_default());
     }
     let mut complaints: BTreeMap<String, u64> = BTreeMap::new();
     for node in mesh.nodes() {

@@ -16,7 +16,7 @@ pub fn message(text: &str, limit: usize) -> Result<String, Error> {
     if text.len() > limit {
         return Err(Error::TooLong { got: text.len(), limit });
     }
-    if false && text.contains('\0') {
+    if text.contains('\0') {
         return Err(Error::Nul("text"));
     }
     match clean(text) {

@@ -88,7 +88,7 @@ impl Spoken {
                 }
                 match anew.strip_prefix(&self.said) {
                     Some(more) => more.to_owned(),
-                    None => anew.clone(),
+                    None => return vec![Say::Fail(Refusal::taken_back())],
                 }
             }
         };
