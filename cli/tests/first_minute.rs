@@ -2,6 +2,12 @@
 //! around, down. Each test has a directory, a database, a subject prefix and a key prefix of its
 //! own.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails, in its helpers too"
+)]
+
 use std::{
     env, fs,
     path::{Path, PathBuf},

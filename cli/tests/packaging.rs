@@ -1,5 +1,11 @@
 //! What people read and deploy fits the binary: the image, the compose file, the settings' manual.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a panic is how a test fails, in its helpers too"
+)]
+
 use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 
 use serde_json::Value;

@@ -1,6 +1,8 @@
 //! Who may depend on whom, and what every source file keeps to. The layers are drawn in
 //! `docs/architecture.md`.
 
+#![expect(clippy::unwrap_used, reason = "a panic is how a test fails, in its helpers too")]
+
 mod architecture {
     pub mod arrows;
     pub mod logs;

@@ -64,6 +64,9 @@ pub enum DeltaBody {
         /// What it cost.
         #[serde(default)]
         usage: Usage,
+        /// The model that answered, as `provider:id`; empty if none did.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        model: String,
     },
 }
 

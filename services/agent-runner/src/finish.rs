@@ -94,6 +94,7 @@ impl Turn<'_> {
             outcome: watched(outcome),
             reason,
             usage: self.journal.usage(),
+            model: self.journal.model(),
         });
         self.count(outcome);
         Ok(completed)

@@ -53,6 +53,11 @@ impl Journal {
         &self.entries[self.turn..]
     }
 
+    /// The model that answered last in this turn; empty if none did.
+    pub(crate) fn model(&self) -> String {
+        cost(self.turn()).2
+    }
+
     /// Whether the messages of this turn let it use a tool: each that names tools narrows them.
     pub(crate) fn allows(&self, tool: &str) -> bool {
         self.turn().iter().all(|entry| match entry {

@@ -64,13 +64,13 @@ impl Merge {
     /// Takes a delta, and tells what follows from it.
     pub fn take(&mut self, delta: Delta, tell: &mut impl FnMut(Event)) -> Taken {
         let Delta { run, epoch, step, n, body } = delta;
-        if let DeltaBody::Done { seqs, text, outcome, reason, usage } = body {
+        if let DeltaBody::Done { seqs, text, outcome, reason, usage, model } = body {
             return self.end(seqs, run, step, tell, || Finished {
                 outcome: journalled(outcome),
                 text,
                 reason,
                 usage,
-                model: String::new(),
+                model,
             });
         }
         if self.is_void(epoch) {
@@ -230,6 +230,7 @@ mod tests {
             outcome: holdfast_bus::Outcome::Completed,
             reason: None,
             usage: Usage::default(),
+            model: String::new(),
         }
     }
 

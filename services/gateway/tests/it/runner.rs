@@ -164,7 +164,8 @@ impl Work {
                 Outcome::Failed => holdfast_bus::Outcome::Failed,
                 _ => holdfast_bus::Outcome::Completed,
             };
-            told.tell(step, DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE });
+            let model = "test:echo".to_owned();
+            told.tell(step, DeltaBody::Done { seqs, text, outcome, reason, usage: USAGE, model });
         }
         Ok(())
     }
