@@ -17,7 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(75);
 /// If what runs does not end.
 pub async fn run(home: &Home, screen: &Screen) -> Result<(), Error> {
     let stopped = home.exists() && end_services(home).await?;
-    if home.exists() {
+    if home.exists() && !stopped {
+        // An `up` that ends in good order has stopped them; one that was killed has not.
         backends::down(home).await?;
     }
     let sentence = if stopped { "stopped" } else { "nothing was running" };

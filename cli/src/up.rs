@@ -21,6 +21,7 @@ use clap::Args;
 
 use self::plan::Plan;
 use crate::{
+    backends,
     error::Error,
     home::{Home, State, write_private},
     screen::Screen,
@@ -79,8 +80,16 @@ pub async fn run(args: UpArgs, home: Home, screen: &Screen) -> Result<(), Error>
     // Before anything else, so that `down` never takes the process of a crashed `up` for ours.
     write_private(&home.pid_file("up"), &format!("{}\n", std::process::id()))?;
     Home::forget(&home.state_file());
-    let plan = Plan::make(&args, &home, *screen).await?;
+    let plan = match Plan::make(&args, &home, *screen).await {
+        Ok(plan) => plan,
+        Err(error) => {
+            // An `up` that failed leaves nothing running; why it failed matters more than this.
+            drop(backends::down(&home).await);
+            return Err(error.into());
+        }
+    };
     if args.detach {
+        // If it fails, the process in the background has stopped the backends by itself.
         let state = detach::start(&home, lock, &plan).await?;
         return welcome::print(&home, &state, *screen);
     }

@@ -270,7 +270,6 @@ impl Mesh {
         vec![
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&self.database.url())),
-            set("DATABASE__POOL_SIZE", "8".to_owned()),
             set("NATS__URL", self.proxies.nats.through(self.nats.url())),
             set("NATS__PREFIX", self.nats.prefix().to_owned()),
             set("REDIS__URL", self.proxies.redis.through(self.redis.url())),

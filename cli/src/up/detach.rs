@@ -45,7 +45,7 @@ pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State
     let ready = tokio::time::timeout(PATIENCE, ready(home, &mut child)).await;
     let Ok(state) = ready else {
         signal::terminate(child.id()).await?;
-        bail!("not ready after {PATIENCE:?}; `{}` ends with\n{}", log_path.display(), tail(home));
+        bail!("not ready after {PATIENCE:?}: {}", why(home, "up"));
     };
     state
 }
@@ -53,8 +53,7 @@ pub async fn start(home: &Home, lock: File, plan: &Plan) -> anyhow::Result<State
 async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
     loop {
         if let Some(status) = child.try_wait()? {
-            let log = home.log_file("up");
-            bail!("it ended ({status}); `{}` ends with\n{}", log.display(), tail(home));
+            bail!("it ended ({status}): {}", why(home, "up"));
         }
         match home.state() {
             Ok(state) if state.pid == child.id() => return Ok(state),
@@ -63,9 +62,34 @@ async fn ready(home: &Home, child: &mut Child) -> anyhow::Result<State> {
     }
 }
 
-fn tail(home: &Home) -> String {
-    let log = fs::read(home.log_file("up")).unwrap_or_default();
-    let log = String::from_utf8_lossy(&log);
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+/// What a process's log says about its end.
+pub fn why(home: &Home, process: &str) -> String {
+    let path = home.log_file(process);
+    let log = fs::read(&path).unwrap_or_default();
+    format!("{} (all of it is in `{}`)", last_words(&String::from_utf8_lossy(&log)), path.display())
+}
+
+/// The error that it ended with, if it told one; else the end of the log.
+fn last_words(log: &str) -> String {
+    let lines: Vec<&str> = log.trim_end().lines().collect();
+    match lines.iter().rev().find_map(|line| line.strip_prefix("error: ")) {
+        Some(error) => error.to_owned(),
+        None => format!(
+            "its log ends with\n{}\n",
+            lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_alone_and_else_the_log_s_end() {
+        assert_eq!(last_words("INFO one\nerror: two\nINFO three\n"), "two");
+
+        let told = last_words(&"INFO line\n".repeat(100));
+        assert_eq!(told.matches("INFO line").count(), LAST_LINES);
+    }
 }

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::serve::Part;
+use super::{detach::why, serve::Part};
 use crate::{
     home::{Home, write_private},
     signal,
@@ -79,9 +79,9 @@ impl Kept {
                     tries = if started.elapsed() > WELL { 0 } else { tries + 1 };
                     ensure!(
                         tries < HOPELESS || self.home.state_file().exists(),
-                        "`{}` ended {tries} times before everything was ready: `{}` says why",
+                        "`{}` ended {tries} times before everything was ready: {}",
                         self.name,
-                        self.home.log_file(&self.name).display()
+                        why(&self.home, &self.name)
                     );
                     let again_in = AGAIN.cap(tries);
                     warn!(service = %self.name, %status, ?again_in, "a service ended");

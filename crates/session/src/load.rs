@@ -1,23 +1,40 @@
 //! Reading what a runner needs to go on with a session.
 
 use holdfast_types::{Body, Entry, QueueMode, Target, Wait};
+use jiff::Timestamp;
+use serde::Deserialize;
 use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{Claim, Error, Loaded, Sessions, Waiting};
 
-type SessionRow =
-    (String, Uuid, Option<Json<Target>>, i64, bool, i64, i64, i64, Option<Json<Wait>>);
-type InboxRow = (
-    i64,
-    Uuid,
-    Json<Body>,
-    bool,
+type SessionRow = (
     String,
+    Uuid,
     Option<Json<Target>>,
-    Option<String>,
-    jiff_sqlx::Timestamp,
+    i64,
+    bool,
+    i64,
+    i64,
+    i64,
+    Option<Json<Wait>>,
+    Json<Vec<InboxRow>>,
+    Json<Vec<(i64, Uuid, Entry)>>,
 );
+
+/// A message as the query writes it down.
+#[derive(Deserialize)]
+struct InboxRow {
+    seq: i64,
+    message: Uuid,
+    body: Body,
+    seen: bool,
+    mode: QueueMode,
+    target: Option<Target>,
+    trace: Option<String>,
+    /// Microseconds since 1970.
+    accepted: i64,
+}
 
 impl Sessions {
     /// Reads a claimed session: its unfinished messages and the newest `history` entries.
@@ -26,58 +43,57 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the session was lost already.
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<Loaded, Error> {
-        const SESSION: &str = "
+        // One statement, and so one round trip and one snapshot: what comes in after it is seen
+        // as input beyond `next_in` and looked at again.
+        const SQL: &str = "
             select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
-                   l.next_in, l.next_entry, l.wait
+                   l.next_in, l.next_entry, l.wait,
+                   (select coalesce(jsonb_agg(jsonb_build_object(
+                        'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
+                        'mode', mode, 'target', target, 'trace', trace,
+                        'accepted', (extract(epoch from accepted_at) * 1000000)::bigint)
+                        order by seq), '[]')
+                    from session.inbox
+                    where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')),
+                   (select coalesce(jsonb_agg(jsonb_build_array(seq, run_id, body) order by seq), '[]')
+                    from (select seq, run_id, body from session.entries
+                          where tenant_id = $1 and session_id = $2
+                          order by seq desc limit $3) newest)
             from session.sessions s join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.session_id = $2";
-        const INBOX: &str = "
-            select seq, message_id, body, state = 'seen', mode, target, trace, accepted_at
-            from session.inbox
-            where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
-            order by seq";
-        const ENTRIES: &str = "
-            select seq, run_id, body from (
-                select seq, run_id, body from session.entries
-                where tenant_id = $1 and session_id = $2
-                order by seq desc limit $3) newest
-            order by seq";
+            where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
 
-        // Each statement has its own snapshot. The lease is read first, so that what comes in
-        // meanwhile is seen as input beyond `next_in` and looked at again.
         let mut tx = self.pools.tenant(claim.tenant).await?;
-        let row: Option<SessionRow> = sqlx::query_as(SESSION)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .fetch_optional(tx.conn())
-            .await?;
-        let Some((key, agent, last_target, epoch, paused, cancel_upto, next_in, next_entry, wait)) =
-            row.filter(|row| row.3 == claim.epoch)
-        else {
-            return Err(Error::Fenced { held: claim.epoch });
-        };
-        debug_assert_eq!(epoch, claim.epoch);
-
-        let inbox: Vec<InboxRow> = sqlx::query_as(INBOX)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
-        let entries: Vec<(i64, Uuid, Json<Entry>)> = sqlx::query_as(ENTRIES)
+        let row: Option<SessionRow> = sqlx::query_as(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
             .bind(history)
-            .fetch_all(tx.conn())
+            .bind(claim.epoch)
+            .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;
+        let Some(row) = row else { return Err(Error::Fenced { held: claim.epoch }) };
+        let (
+            key,
+            agent,
+            last_target,
+            _,
+            paused,
+            cancel_upto,
+            next_in,
+            next_entry,
+            wait,
+            inbox,
+            entries,
+        ) = row;
 
         Ok(Loaded {
             key,
             agent: agent.into(),
-            waiting: inbox.into_iter().map(waiting).collect(),
+            waiting: inbox.0.into_iter().map(waiting).collect(),
             entries: entries
+                .0
                 .into_iter()
-                .map(|(seq, run, entry)| (seq, run.into(), entry.0))
+                .map(|(seq, run, entry)| (seq, run.into(), entry))
                 .collect(),
             next_in,
             next_entry,
@@ -90,16 +106,8 @@ impl Sessions {
 }
 
 fn waiting(row: InboxRow) -> Waiting {
-    let (seq, message, body, seen, mode, target, trace, accepted_at) = row;
-    Waiting {
-        seq,
-        message: message.into(),
-        body: body.0,
-        seen,
-        // A check constraint keeps other words out.
-        mode: mode.parse().unwrap_or(QueueMode::Steer),
-        target: target.map(|target| target.0),
-        trace,
-        accepted_at: accepted_at.to_jiff(),
-    }
+    let InboxRow { seq, message, body, seen, mode, target, trace, accepted } = row;
+    // The database has no moment that this cannot name.
+    let accepted_at = Timestamp::from_microsecond(accepted).unwrap_or_default();
+    Waiting { seq, message: message.into(), body, seen, mode, target, trace, accepted_at }
 }

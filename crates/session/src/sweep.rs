@@ -43,6 +43,7 @@ impl Sessions {
     /// Sessions whose lease ran out become ready again: at once the first time, then backed off.
     async fn free_orphans(&self) -> Result<u64, Error> {
         // The epoch grows here already, so that the old owner is fenced before there is a new one.
+        // Random, or sessions that a poison took along would be claimed, and lost, beside it again.
         const RUNNING: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
@@ -54,6 +55,7 @@ impl Sessions {
                 ready_at = clock_timestamp() + case
                     when l.attempts <= 1 then interval '0'
                     else least(interval '30 seconds', power(2, l.attempts) * interval '100 milliseconds')
+                         * (0.55 + 0.45 * random())
                     end
             from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
         // One that is held leaves its place to others; resuming asks for one.

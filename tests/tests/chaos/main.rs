@@ -3,9 +3,9 @@
 //! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
 //! `HOLDFAST_CHAOS_MINUTES`.
 
-// mod fair;
-// mod faults;
-// mod idle;
+mod fair;
+mod faults;
+mod idle;
 mod report;
 mod storm;
 

@@ -369,11 +369,9 @@ async fn calm(mesh: &Mesh) -> anyhow::Result<()> {
     let pending = || -> usize {
         mesh.tenants.iter().map(|tenant| mesh.fakes.telegram.pending(&tenant.bot)).sum()
     };
-    let began = Instant::now();
     let wait = async {
         while pending() > 0 || mesh.number(OPEN).await? > 0 {
             sleep(Duration::from_millis(200)).await;
-            eprintln!("DEBUG {} pending {} {}", began.elapsed().as_millis(), pending(), mesh.text("select (select count(*) from session.inbox where state in ('new','seen')) || ' inbox ' || (select count(*) from session.deliveries where state='pending')||' pend '||(select count(*) from session.deliveries where state='sending')||' sending '||(select coalesce(string_agg(state||' '||attempts||' '||coalesce(round(extract(epoch from ready_at-clock_timestamp()),1)::text,'-')||' l '||coalesce(round(extract(epoch from lease_until-clock_timestamp()),1)::text,'-'), '; '),'') from session.session_lease where state in ('READY','RUNNING'))").await?);
         }
         anyhow::Ok(())
     };
@@ -421,8 +419,6 @@ async fn tell(
     report.line("messages given up that were no poison", findings.collateral.len());
     for collateral in &findings.collateral {
         report.line("  given up", collateral);
-        let id = collateral.split(' ').next().unwrap_or_default();
-        eprintln!("DEBUG2 {collateral}\n{}", mesh.text(&format!("select 'l '||l.epoch||E'\n'||(select string_agg(i.seq||' '||(i.body->>'text')||' '||i.state||' '||i.accepted_at::time(1)||' '||coalesce(i.finished_at::time(1)::text,''),E'\n' order by seq) from session.inbox i where i.session_id=l.session_id)||E'\n'||(select string_agg(e.seq||' '||e.epoch||' '||e.created_at::time(1)||' '||e.kind||' '||left(e.body::text,160),E'\n' order by seq) from session.entries e where e.session_id=l.session_id) from session.session_lease l where l.session_id=(select session_id from session.inbox where body->>'text' like '{id} %')")).await.unwrap_or_default());
     }
     let mut complaints: BTreeMap<String, u64> = BTreeMap::new();
     for node in mesh.nodes() {

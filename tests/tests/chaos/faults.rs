@@ -1,0 +1,310 @@
+//! One fault at a time, each at the moment when it hurts most.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_testkit::proxy::{When, contains};
+use holdfast_testkit::{Backends, Fault, Proxy};
+use holdfast_tests::checks::check;
+use holdfast_tests::load::{Conversation, Door, Load};
+use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::script::Word;
+use holdfast_tests::turnstile;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::RUNNER;
+use crate::report::Report;
+
+const SOON: Duration = Duration::from_secs(30);
+
+const GRPC: Conversation = Conversation { tenant: 0, number: 0, door: Door::Grpc };
+const WEBHOOK: Conversation = Conversation { tenant: 0, number: 1, door: Door::Webhook };
+const TELEGRAM: Conversation = Conversation { tenant: 0, number: 2, door: Door::Telegram };
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acceptance_whose_answer_is_lost_is_one_message() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    // The first one also looks up the key, which has a COMMIT of its own.
+    load.say(&GRPC, Word::Say, 1).await?;
+
+    let lost = lose_commit_after(&mesh.proxies.gateway_database, "t0m000002");
+    load.say(&GRPC, Word::Say, 1).await?;
+
+    finish(&mesh, &load).await?;
+    ensure!(lost() == 1, "no answer was lost");
+    ensure!(load.retries.load(Ordering::Relaxed) > 0, "the sender was told in spite of it");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_turn_whose_end_was_not_answered_ends_once() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+
+    // The thought that is the answer is written with the turn's end.
+    let lost = lose_commit_after(&mesh.proxies.runner_database, "re t0m000002");
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+    finish(&mesh, &load).await?;
+    ensure!(lost() == 1, "no answer was lost");
+    ensure!(mesh.fakes.receiver.posts().len() == 2, "not two posts for two messages");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runner_that_dies_anywhere_in_a_turn_leaves_it_to_the_next() -> anyhow::Result<()> {
+    const POINTS: [&str; 14] = [
+        "runner.before_claim",
+        "runner.after_claim",
+        "runner.after_load",
+        "runner.boundary",
+        "runner.before_model",
+        "runner.after_model",
+        "runner.before_append",
+        "runner.after_append",
+        "runner.before_call",
+        "runner.after_call",
+        "runner.before_complete",
+        "runner.after_complete",
+        "runner.before_renew",
+        // Reached only by giving back; the drain has its own test.
+        "runner.before_release",
+    ];
+    let _turn = turnstile::shared().await?;
+    let plan = Plan { lease: Duration::from_millis(900), ..Plan::small(RUNNER) };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    for node in mesh.gateways.iter().chain(&mesh.bridges) {
+        node.start().await?;
+        node.ready(SOON).await?;
+    }
+    let runner = &mesh.runners[0];
+    let mut report = Report::of("failpoints");
+
+    for point in POINTS.iter().take(13) {
+        // Long enough for a renewal to fall into it.
+        let slow = if *point == "runner.before_renew" { 700 } else { 0 };
+        mesh.fakes.model.latency(Duration::from_millis(slow));
+        runner.start_with(&[("HOLDFAST_FAILPOINTS", &format!("{point}=kill:1"))]).await?;
+        let began = Instant::now();
+        load.say(&WEBHOOK, Word::Act, 1).await?;
+        runner.dies(SOON).await.with_context(|| format!("it lives on past `{point}`"))?;
+        runner.start().await?;
+        settled(&mesh).await.with_context(|| format!("after `{point}`"))?;
+        report.line(&format!("killed at {point}: settled after, ms"), began.elapsed().as_millis());
+        runner.kill().await?;
+    }
+
+    runner.start().await?;
+    report.line("acts done of 13", mesh.fakes.world.posts().len());
+    report.show()?;
+    // Killed between `Called` and the call, and nowhere else, the act is not done.
+    ensure!(mesh.fakes.world.posts().len() == 12, "{} of 13", mesh.fakes.world.posts().len());
+    finish(&mesh, &load).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runner_that_wakes_up_after_its_lease_writes_nothing() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let plan = Plan { runners: 2, ..Plan::small(RUNNER) };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    let (stale, fresh) = (&mesh.runners[0], &mesh.runners[1]);
+    for node in mesh.gateways.iter().chain(&mesh.bridges) {
+        node.start().await?;
+        node.ready(SOON).await?;
+    }
+    // It stands right before its last write when it is stopped.
+    stale.start_with(&[("HOLDFAST_FAILPOINTS", "runner.before_complete=pause:2")]).await?;
+    stale.ready(SOON).await?;
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+    until(|| async { Ok(mesh.fakes.model.count() > 0) }).await?;
+    sleep(Duration::from_millis(500)).await;
+
+    fresh.start().await?;
+    stale.pause(Duration::from_secs(5)).await?;
+
+    finish(&mesh, &load).await?;
+    until(|| async { Ok(stale.fenced().await > 0) }).await.context("its write was not refused")?;
+    ensure!(mesh.fakes.receiver.posts().len() == 1, "the reply was sent twice");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    let bridge = &mesh.bridges[0];
+
+    // Before the platform has answered.
+    mesh.fakes.receiver.faults().next(1, &Fault::Hang(Duration::from_secs(20)));
+    mesh.fakes.telegram.faults().next(1, &Fault::Hang(Duration::from_secs(20)));
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+    load.say(&TELEGRAM, Word::Say, 1).await?;
+    until(|| async { Ok(mesh.fakes.receiver.posts().len() == 1 && sent(&mesh) == 1) }).await?;
+    bridge.kill().await?;
+    bridge.start().await?;
+    ensure!(mesh.lapse_sends(Duration::ZERO).await? == 2, "nothing was left in `sending`");
+    settled(&mesh).await?;
+    ensure!(mesh.fakes.receiver.posts().len() == 2, "under a key it is sent again");
+    ensure!(sent(&mesh) == 1 && unknown(&mesh).await? == 1, "without one it is not, and is flagged");
+
+    // After the platform has answered, before that is stored.
+    mesh.fakes.receiver.faults().next(1, &Fault::Hang(Duration::from_millis(300)));
+    mesh.fakes.telegram.faults().next(1, &Fault::Hang(Duration::from_millis(300)));
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+    load.say(&TELEGRAM, Word::Say, 1).await?;
+    until(|| async { Ok(mesh.fakes.receiver.posts().len() == 3) }).await?;
+    until(|| async { Ok(sent(&mesh) == 2) }).await?;
+    mesh.proxies.bridge_database.stall();
+    sleep(Duration::from_millis(600)).await;
+    bridge.kill().await?;
+    mesh.proxies.bridge_database.cut();
+    mesh.proxies.bridge_database.resume();
+    bridge.start().await?;
+    mesh.lapse_sends(Duration::ZERO).await?;
+    finish(&mesh, &load).await?;
+    ensure!(mesh.fakes.receiver.unique().len() == 2, "each reply arrives once under its key");
+    ensure!(sent(&mesh) == 2, "each arrives once without one");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_nats_answers_come_a_little_later() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    load.ask(&GRPC, Word::Say).await?;
+
+    mesh.proxies.nats.refuse().await?;
+    mesh.proxies.nats.cut();
+    let longest = longest_of(&mesh, &load, "without NATS").await?;
+    mesh.proxies.nats.accept().await?;
+
+    finish(&mesh, &load).await?;
+    ensure!(longest <= Duration::from_millis(2500), "an answer took {longest:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_redis_nothing_changes() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let mesh = Mesh::start(&Plan::small(RUNNER), Backends::get().await?).await?;
+    let load = Load::on(&mesh)?;
+    load.ask(&GRPC, Word::Say).await?;
+
+    mesh.proxies.redis.refuse().await?;
+    mesh.proxies.redis.cut();
+    let longest = longest_of(&mesh, &load, "without Redis").await?;
+    mesh.proxies.redis.accept().await?;
+
+    finish(&mesh, &load).await?;
+    ensure!(longest <= Duration::from_millis(2500), "an answer took {longest:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_runner_that_is_asked_to_stop_hands_over_in_the_midst_of_a_turn() -> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let plan = Plan { runners: 2, lease: Duration::from_secs(30), ..Plan::small(RUNNER) };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    mesh.fakes.model.latency(Duration::from_millis(1500));
+    let load = Load::on(&mesh)?;
+    for node in mesh.gateways.iter().chain(&mesh.bridges).chain(&mesh.runners[..1]) {
+        node.start().await?;
+        node.ready(SOON).await?;
+    }
+
+    load.say(&WEBHOOK, Word::Status, 1).await?;
+    until(|| async { Ok(mesh.fakes.model.count() == 1) }).await?;
+    mesh.runners[1].start().await?;
+    let began = Instant::now();
+    let took = mesh.runners[0].stop(Duration::from_secs(15)).await?;
+    finish(&mesh, &load).await?;
+    let handed = began.elapsed();
+
+    // Claimed, given back, claimed: nobody waited for the lease, and no attempt was lost.
+    let epoch = mesh.number("select max(epoch) from session.session_lease").await?;
+    ensure!(epoch == 3, "the lease is at epoch {epoch}");
+    ensure!(handed < Duration::from_secs(10), "it took {handed:?}, as if the lease had to lapse");
+    let mut report = Report::of("drain");
+    report.line("asked to stop, ended after, ms", took.as_millis());
+    report.line("answered by the next one after, ms", handed.as_millis());
+    report.show()
+}
+
+/// Asks five times and says how long the longest took.
+async fn longest_of(mesh: &Mesh, load: &Load<'_>, name: &'static str) -> anyhow::Result<Duration> {
+    let mut longest = Duration::ZERO;
+    for _ in 0..5 {
+        let began = Instant::now();
+        load.ask(&GRPC, Word::Say).await?;
+        longest = longest.max(began.elapsed());
+    }
+    load.say(&WEBHOOK, Word::Say, 1).await?;
+    settled(mesh).await?;
+    let mut report = Report::of(name);
+    report.line("longest of five answers, ms", longest.as_millis());
+    report.show()?;
+    Ok(longest)
+}
+
+/// Loses the answer to the first COMMIT after this was written; says how often it did.
+fn lose_commit_after(proxy: &Proxy, text: &str) -> impl Fn() -> u64 + use<> {
+    let seen = Arc::new(AtomicBool::new(false));
+    let (is_written, is_commit) = (contains(text), contains("COMMIT"));
+    let rule = proxy.lose_answer(When::Once, move |chunk| {
+        if is_written(chunk) {
+            seen.store(true, Ordering::Release);
+        }
+        seen.load(Ordering::Acquire) && is_commit(chunk)
+    });
+    move || rule.fired()
+}
+
+fn sent(mesh: &Mesh) -> usize {
+    mesh.fakes.telegram.sends().len()
+}
+
+async fn unknown(mesh: &Mesh) -> anyhow::Result<i64> {
+    mesh.number("select count(*) from session.deliveries where state = 'unknown'").await
+}
+
+/// Waits until every message is finished and every reply sent, and asks for every promise.
+async fn finish(mesh: &Mesh, load: &Load<'_>) -> anyhow::Result<()> {
+    settled(mesh).await?;
+    let findings = check(mesh, &load.said()).await?;
+    ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));
+    Ok(())
+}
+
+async fn settled(mesh: &Mesh) -> anyhow::Result<()> {
+    const OPEN: &str = "
+        select (select count(*) from session.inbox where state in ('new', 'seen'))
+             + (select count(*) from session.deliveries where state in ('pending', 'sending'))
+             + (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))";
+    let bot = &mesh.tenants[0].bot;
+    until(|| async { Ok(mesh.fakes.telegram.pending(bot) == 0 && mesh.number(OPEN).await? == 0) })
+        .await
+        .context("the mesh does not come to rest")
+}
+
+async fn until<F>(is_so: impl Fn() -> F) -> anyhow::Result<()>
+where
+    F: Future<Output = anyhow::Result<bool>>,
+{
+    timeout(SOON, async {
+        while !is_so().await? {
+            sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    })
+    .await
+    .context("it took too long")?
+}
