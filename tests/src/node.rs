@@ -66,6 +66,8 @@ pub struct Node {
     http: reqwest::Client,
     /// Fenced writes of processes that are gone.
     fenced: AtomicU64,
+    /// Those of the process that runs, when it was last asked: what it counts dies with it.
+    fenced_now: AtomicU64,
     /// What its processes said that somebody should look at.
     last_words: Lock<Vec<String>>,
     /// What was done to it.
@@ -86,6 +88,7 @@ impl Node {
             process: Mutex::new(None),
             http,
             fenced: AtomicU64::new(0),
+            fenced_now: AtomicU64::new(0),
             last_words: Lock::default(),
             counts: Counts::default(),
         })
@@ -136,7 +139,7 @@ impl Node {
     /// If it does not run.
     pub async fn kill(&self) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
-        self.remember_fenced().await;
+        self.ask_fenced().await;
         let mut dying = process.take().with_context(|| format!("{} is down", self.spec.name))?;
         self.counts.kills.fetch_add(1, Ordering::Relaxed);
         let killed = dying.kill().await;
@@ -152,7 +155,7 @@ impl Node {
     /// If it cannot be started.
     pub async fn crash(&self) -> anyhow::Result<bool> {
         let Ok(mut process) = self.process.try_lock() else { return Ok(false) };
-        self.remember_fenced().await;
+        self.ask_fenced().await;
         if let Some(mut dying) = process.take() {
             // One that died by itself just now cannot be killed.
             if dying.kill().await.is_ok() {
@@ -208,6 +211,7 @@ impl Node {
         self.counts.pauses.fetch_add(1, Ordering::Relaxed);
         // What it believed it held, it tries to write now.
         sleep(Duration::from_millis(700)).await;
+        self.ask_fenced().await;
         Ok(())
     }
 
@@ -218,7 +222,7 @@ impl Node {
     /// If it takes longer than `limit`, or ends otherwise than well.
     pub async fn stop(&self, limit: Duration) -> anyhow::Result<Duration> {
         let mut process = self.process.lock().await;
-        self.remember_fenced().await;
+        self.ask_fenced().await;
         let mut ending = process.take().with_context(|| format!("{} is down", self.spec.name))?;
         let began = Instant::now();
         ending.terminate()?;
@@ -231,7 +235,8 @@ impl Node {
 
     /// Writes that the fence has refused, so far as it was seen.
     pub async fn fenced(&self) -> u64 {
-        self.fenced.load(Ordering::Relaxed) + self.fenced_now().await
+        self.ask_fenced().await;
+        self.fenced.load(Ordering::Relaxed) + self.fenced_now.load(Ordering::Relaxed)
     }
 
     /// CPU time that it has used, in hundredths of a second.
@@ -270,6 +275,8 @@ impl Node {
     }
 
     fn spawn(&self, env: &[(&str, &str)]) -> anyhow::Result<Process> {
+        let counted = self.fenced_now.swap(0, Ordering::Relaxed);
+        self.fenced.fetch_add(counted, Ordering::Relaxed);
         let mut builder = Process::builder(&self.spec.program);
         for arg in &self.spec.args {
             builder = builder.arg(arg);
@@ -283,15 +290,12 @@ impl Node {
         builder.spawn()
     }
 
-    /// What a process has counted dies with it.
-    async fn remember_fenced(&self) {
-        if self.spec.role == Role::Runner {
-            self.fenced.fetch_add(self.fenced_now().await, Ordering::Relaxed);
+    async fn ask_fenced(&self) {
+        if self.spec.role == Role::Runner
+            && let Some(number) = self.number(FENCED).await
+        {
+            self.fenced_now.fetch_max(number, Ordering::Relaxed);
         }
-    }
-
-    async fn fenced_now(&self) -> u64 {
-        self.number(FENCED).await.unwrap_or(0)
     }
 
     /// A counter of its `/metrics`; `None` if it is not there, or does not answer.

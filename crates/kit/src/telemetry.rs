@@ -44,7 +44,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            log: "info".to_owned(),
+            // The bus says itself when it is away and back; its client says more than that.
+            log: "info,async_nats=warn".to_owned(),
             format: Format::Text,
             otlp_endpoint: None,
             service_instance: String::new(),

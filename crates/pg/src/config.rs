@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use holdfast_kit::config::masked;
 use secrecy::SecretString;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// The Postgres database.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -48,8 +49,4 @@ impl Default for Config {
             statement_timeout: Duration::from_secs(20),
         }
     }
-}
-
-fn masked<S: Serializer>(_: &SecretString, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str("***")
 }

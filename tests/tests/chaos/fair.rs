@@ -10,16 +10,14 @@ use holdfast_tests::load::{Conversation, Door, Load};
 use holdfast_tests::mesh::{Mesh, Plan};
 use holdfast_tests::script::Word;
 use holdfast_tests::turnstile;
-use holdfast_types::{
-    AgentId, AgentName, Body, QueueMode, RunnerId, SessionKey, Source, TenantId,
-};
+use holdfast_types::{AgentId, AgentName, Body, QueueMode, RunnerId, SessionKey, Source, TenantId};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::RUNNER;
 use crate::report::Report;
 
 /// What is still a pass on a loaded machine, without optimisation; `make bench` measures.
-const WAIT: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_secs(3);
 const QUIET: Conversation = Conversation { tenant: 1, number: 0, door: Door::Grpc };
 const CLAIM: Duration = Duration::from_millis(500);
 
@@ -32,7 +30,7 @@ async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Re
         bridges: 0,
         tenants: vec![QueueMode::Followup, QueueMode::Followup],
         lease: Duration::from_secs(30),
-        slots: 32,
+        slots: 8,
         ..Plan::small(RUNNER)
     };
     let mesh = Mesh::start(&plan, Backends::get().await?).await?;
@@ -72,6 +70,7 @@ async fn a_quiet_tenant_does_not_wait_behind_a_thousand_sessions() -> anyhow::Re
     report.line("noisy sessions still waiting when the quiet one had sent", left);
     report.show()?;
     ensure!(left > 0, "the noise was over before the quiet tenant spoke");
+    ensure!(p95 * 2 <= noise, "it waited {p95} ms, and the noise {noise} ms");
     ensure!(Duration::from_millis(p95.unsigned_abs()) <= WAIT, "it waited {p95} ms");
     Ok(())
 }
@@ -148,13 +147,18 @@ fn message(agent: AgentId, number: usize) -> NewMessage {
 }
 
 async fn agent(mesh: &Mesh, tenant: TenantId) -> anyhow::Result<AgentId> {
-    let sql = format!("select 'agt_' || agent_id from control.agents where tenant_id = '{}'", tenant.as_uuid());
+    let sql = format!(
+        "select 'agt_' || agent_id from control.agents where tenant_id = '{}'",
+        tenant.as_uuid()
+    );
     Ok(mesh.text(&sql).await?.parse()?)
 }
 
 fn open(tenant: TenantId) -> String {
     let tenant = tenant.as_uuid();
-    format!("select count(*) from session.inbox where tenant_id = '{tenant}' and state in ('new', 'seen')")
+    format!(
+        "select count(*) from session.inbox where tenant_id = '{tenant}' and state in ('new', 'seen')"
+    )
 }
 
 /// From acceptance to the turn's begin, in milliseconds.

@@ -153,7 +153,10 @@ async fn a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key() -> anyhow::R
     ensure!(mesh.lapse_sends(Duration::ZERO).await? == 2, "nothing was left in `sending`");
     settled(&mesh).await?;
     ensure!(mesh.fakes.receiver.posts().len() == 2, "under a key it is sent again");
-    ensure!(sent(&mesh) == 1 && unknown(&mesh).await? == 1, "without one it is not, and is flagged");
+    ensure!(
+        sent(&mesh) == 1 && unknown(&mesh).await? == 1,
+        "without one it is not, and is flagged"
+    );
 
     // After the platform has answered, before that is stored.
     mesh.fakes.receiver.faults().next(1, &Fault::Hang(Duration::from_millis(300)));

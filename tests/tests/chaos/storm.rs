@@ -47,6 +47,13 @@ const POINTS: [&str; 13] = [
 /// How often a runner dies at each.
 const CHANCE: f64 = 0.0004;
 
+/// What is not at rest, in words.
+const BUSY: &str = "
+    select (select count(*) from session.inbox where state in ('new', 'seen')) || ' messages, '
+        || (select count(*) from session.deliveries where state in ('pending', 'sending')) || ' replies, '
+        || (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))
+        || ' sessions, at most ' || (select max(attempts) from session.session_lease) || ' attempts'";
+
 /// What happened to the backends.
 #[derive(Debug, Default)]
 struct Weather {
@@ -137,6 +144,7 @@ async fn play(
     let (complaints, blown) = tokio::join!(talk(mesh, load, &enough), blow);
     blown?;
     let began = Instant::now();
+    report.line("open when people stopped talking", mesh.text(BUSY).await?);
     calm(mesh).await?;
     report.line("calm after, ms", began.elapsed().as_millis());
     Ok(complaints)
@@ -212,6 +220,8 @@ async fn converse(
 /// A message that kills whoever runs it, and two behind it.
 async fn poison(load: &Load<'_>, conversation: &Conversation) -> anyhow::Result<()> {
     load.say(conversation, Word::Say, 1).await?;
+    // What is still open is of the same turn, and goes before the poison does.
+    sleep(Duration::from_secs(2)).await;
     load.say(conversation, Word::Poison, 2).await?;
     sleep(Duration::from_millis(500)).await;
     load.say(conversation, Word::Say, 2).await?;

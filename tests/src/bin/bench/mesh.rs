@@ -26,7 +26,7 @@ use crate::{client::Client, models::Models, readiness};
 /// Longer than anything here should take; a mesh that is not ready by then is broken.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Requests a minute: more than can be made, so that no limit is measured.
-const RATE: u32 = 1_000_000_000;
+const RATE: u32 = 10_000_000;
 
 /// How the mesh is set up, where that changes what is measured.
 #[derive(Debug, Clone, Copy)]
