@@ -1,12 +1,12 @@
 //! Ending a turn: the answer, the messages it finishes and the session's next state, all or nothing.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{Body, State, Wait, wakes};
+use holdfast_types::{Body, Entry, State, Wait, wakes};
 use sqlx::types::Json;
 
 use crate::{
     Claim, Completed, Completion, Error, Sessions,
-    append::{Written, write},
+    append::deliver,
     sessions::{Lease, TURN, lock_claimed},
 };
 
@@ -22,39 +22,35 @@ impl Sessions {
         claim: &Claim,
         completion: Completion,
     ) -> Result<Completed, Error> {
-        let written = Written {
-            run: Some(completion.run),
-            entries: &completion.entries,
-            seen: &[],
-            deliveries: &completion.deliveries,
-        };
+        let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
+        let entries = count(completion.entries.len());
+        let replies = count(completion.deliveries.len());
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        write(&mut tx, &lease, &written).await?;
         let finished = finish(&mut tx, &lease, &completion).await?;
-        let completed = rest(
-            &mut tx,
-            &lease,
-            Rest {
-                finished,
-                entries: written.entry_count(),
-                replies: written.delivery_count(),
-                wait: &completion.wait,
-            },
-        )
-        .await?;
+        if replies > 0 {
+            deliver(&mut tx, claim.session, completion.run, lease.next_out, &completion.deliveries)
+                .await?;
+        }
+        let completed =
+            rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &completion.wait })
+                .await?;
         tx.commit().await?;
         Ok(completed)
     }
 }
 
-/// Marks the turn's messages, records the run, counts what it cost and tells whoever listens.
+/// Writes what happened last, marks the turn's messages, records the run, counts what it cost and tells whoever listens.
 ///
 /// Says how many messages it finished.
 async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i64, Error> {
     const SQL: &str = "
-        with finished as (
+        with entries as (
+            insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+            select $1, $2, e.seq, $12, $3, e.kind, e.body
+            from unnest($16::bigint[], $17::text[], $18::jsonb[]) as e (seq, kind, body)),
+        finished as (
             update session.inbox
             set state = case when $4 = 'dead' then 'dead' else 'done' end,
                 outcome = $4, reason = $5, run_id = $3, finished_at = clock_timestamp()
@@ -102,6 +98,9 @@ async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i6
         .bind(&end.model)
         .bind(end.last_target.as_ref().map(Json))
         .bind(jiff_sqlx::Timestamp::from(end.started_at))
+        .bind((lease.next_entry..).take(end.entries.len()).collect::<Vec<i64>>())
+        .bind(end.entries.iter().map(Entry::kind).collect::<Vec<_>>())
+        .bind(end.entries.iter().map(Json).collect::<Vec<_>>())
         .fetch_one(tx.conn())
         .await?)
 }
