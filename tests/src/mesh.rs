@@ -259,7 +259,7 @@ impl Mesh {
         let left = holdfast_session::SENDING.saturating_sub(older).as_secs_f64();
         self.admin(&format!(
             "update session.deliveries set lease_until = clock_timestamp() - interval '1 second'
-             where state = 'sending' and lease_until < clock_timestamp() + {left} * interval '1 second'
+             where state in ('pending', 'sending') and lease_until < clock_timestamp() + {left} * interval '1 second'
                and lease_until > clock_timestamp()"
         ))
         .await

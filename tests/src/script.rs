@@ -103,20 +103,22 @@ fn answer(request: &Request, calls: &AtomicU64) -> Reply {
         .filter(|message| message["role"] == "user")
         .flat_map(|message| wants(&content(message)))
         .collect();
-    let made: Vec<String> = turn.iter().flat_map(|message| called(message)).collect();
-    let is_made = |tool: &str, id: &str| {
-        made.iter().any(|call| call.starts_with(tool) && (id.is_empty() || call.contains(id)))
+    let made = |messages: &[Value], tool: &str, id: &str| {
+        let mut calls = messages.iter().flat_map(called);
+        calls.any(|call| call.starts_with(tool) && call.contains(id))
     };
+    // A message may be heard again, when its turn died under another; what was done then is done.
+    let was_made = |tool: &str, id: &str| made(request.messages(), tool, id);
     for (id, word) in &wanted {
         let call = match word {
             Word::Say => continue,
-            Word::Status if is_made("session_status", "") => continue,
+            Word::Status if made(turn, "session_status", "") => continue,
             Word::Status => ("session_status", json!({})),
-            Word::Note if is_made("message", id) => continue,
+            Word::Note if was_made("message", id) => continue,
             Word::Note => ("message", json!({"text": format!("note {id}")})),
-            Word::Act if is_made("act", id) => continue,
+            Word::Act if was_made("act", id) => continue,
             Word::Act => ("act", json!({"id": id})),
-            Word::Poison if is_made("explode", id) => continue,
+            Word::Poison if made(turn, "explode", id) => continue,
             Word::Poison => ("explode", json!({"id": id})),
         };
         let number = calls.fetch_add(1, Ordering::Relaxed);

@@ -145,6 +145,7 @@ async fn play(
     blown?;
     let began = Instant::now();
     report.line("open when people stopped talking", mesh.text(BUSY).await?);
+    mesh.fakes.model.latency(Duration::ZERO);
     calm(mesh).await?;
     report.line("calm after, ms", began.elapsed().as_millis());
     Ok(complaints)

@@ -1,0 +1,70 @@
+"""Breaks one thing in a copy of the sources: `mutate.py <mutant> <root of the copy>`.
+
+Each mutant is a list of (file, text, replacement). A text that is not found, or found twice, ends
+it with an error: a mutant that changes nothing would prove nothing.
+"""
+
+import pathlib
+import sys
+
+SESSION = "crates/session/src/"
+
+MUTANTS = {
+    # A write is taken from whoever once had the session.
+    "fence": [
+        (
+            SESSION + "sessions.rs",
+            "Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),",
+            "Some(lease) => Ok(lease),",
+        ),
+        # Reading is fenced too, which would hide a stale owner's writes.
+        (SESSION + "load.rs", "and l.epoch = $4\"", "and $4::bigint > 0\""),
+    ],
+    # Two transactions change a session at once.
+    "row-lock": [
+        (
+            SESSION + "sessions.rs",
+            "where tenant_id = $1 and session_id = $2\n        for update\";",
+            "where tenant_id = $1 and session_id = $2\";",
+        ),
+        (SESSION + "ingest.rs", "\n        for update of l\";", "\";"),
+    ],
+    # A message that is sent again is another message.
+    "idempotency-key": [
+        (
+            SESSION + "ingest.rs",
+            ".bind(messages.iter().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())\n"
+            "        .bind(hashes)",
+            ".bind(messages.iter().map(|_| Uuid::now_v7().to_string()).collect::<Vec<_>>())\n"
+            "        .bind(hashes)",
+        ),
+    ],
+    # What a lost bridge was sending is sent again, on any channel.
+    "sending-state": [
+        (SESSION + "deliver.rs", "if class == DeliveryClass::Plain {", "if false {"),
+        (SESSION + "deliver.rs", ".bind(class != DeliveryClass::Plain)", ".bind(true)"),
+        (
+            "services/channel-bridge/src/deliver.rs",
+            "if delivery.ambiguous && self.class != DeliveryClass::Keyed {",
+            "if false {",
+        ),
+    ],
+}
+
+
+def main() -> None:
+    if len(sys.argv) == 2 and sys.argv[1] == "--list":
+        print("\n".join(MUTANTS))
+        return
+    mutant, root = sys.argv[1], pathlib.Path(sys.argv[2])
+    for name, text, replacement in MUTANTS[mutant]:
+        path = root / name
+        source = path.read_text()
+        found = source.count(text)
+        if found != 1:
+            sys.exit(f"{mutant}: `{text}` is {found} times in {name}, and should be there once")
+        path.write_text(source.replace(text, replacement))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Takes one guarantee away at a time, in a copy of the sources, and demands that the tests see it.
+#
+#   tests/mutants/run.sh [mutant …]     all of them without arguments
+#
+# Takes some minutes for each: what depends on the session protocol is compiled anew.
+set -euo pipefail
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-mutants-XXXXXX")
+copy=$work/source
+trap 'rm -rf "$work"' EXIT
+
+# Which tests must see which mutant: those of the protocol, and one scenario of the whole mesh.
+scenario() {
+    case $1 in
+        fence) echo a_runner_that_wakes_up_after_its_lease_writes_nothing ;;
+        row-lock) echo whatever_dies_no_message_is_lost_and_none_is_doubled ;;
+        idempotency-key) echo an_acceptance_whose_answer_is_lost_is_one_message ;;
+        sending-state) echo a_bridge_that_dies_in_a_send_repeats_it_only_under_a_key ;;
+        *) echo "there is no mutant \`$1\`; there are: $(python3 "$root/tests/mutants/mutate.py" --list | tr '\n' ' ')" >&2; exit 2 ;;
+    esac
+}
+
+# The copy has no backends of its own: it uses those of the sources, and their packages.
+backends() {
+    python3 "$root/deploy/dev/backends.py" up --fast --json --dir "$root/.holdfast/test" |
+        python3 -c '
+import json, sys
+state = json.load(sys.stdin)
+for name, url in [
+    ("DATABASE__ADMIN_URL", state["postgres"]["admin_url"]),
+    ("DATABASE__URL", state["postgres"]["url"]),
+    ("NATS__URL", state["nats"]["url"]),
+    ("REDIS__URL", state["redis"]["url"]),
+]:
+    print(f"export HOLDFAST_{name}={url}")
+'
+}
+
+prepare() {
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    tar -C "$root" --exclude=./target --exclude=./.git --exclude=./.holdfast -cf - . | tar -C "$copy" -xf -
+    mkdir -p "$copy/.holdfast/test"
+    ln -s "$root/.holdfast/test/pkg" "$copy/.holdfast/test/pkg"
+}
+
+# Says `seen` if the tests fail, `missed` if they pass; what does not compile proves nothing.
+judge() {
+    local log=$1
+    shift
+    if ! (cd "$copy" && cargo test --quiet "$@" --no-run) >"$log" 2>&1; then
+        echo "does not compile, see $log" >&2
+        trap - EXIT
+        exit 1
+    fi
+    if (cd "$copy" && cargo test --quiet "$@") >"$log" 2>&1; then echo missed; else echo seen; fi
+}
+
+export CARGO_TARGET_DIR=${MUTANTS_TARGET_DIR:-$root/target/mutants}
+eval "$(backends)"
+mutants=("$@")
+if [ ${#mutants[@]} = 0 ]; then
+    mapfile -t mutants < <(python3 "$root/tests/mutants/mutate.py" --list)
+fi
+
+missed=0
+table=""
+for mutant in "${mutants[@]}"; do
+    name=$(scenario "$mutant")
+    prepare
+    python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
+    # Older than the mutated sources, or the harness would take it for up to date.
+    (cd "$copy" && cargo build --quiet -p holdfast)
+    protocol=$(judge "$work/$mutant-session.log" -p holdfast-session --test it)
+    mesh=$(judge "$work/$mutant-chaos.log" -p holdfast-tests --test chaos "$name")
+    why=$(grep -m1 -hE '^(I[0-9]|Error:|assertion)' "$work/$mutant-chaos.log" | cut -c1-100 || true)
+    table+=$(printf '%-16s %-8s %-8s %s' "$mutant" "$protocol" "$mesh" "$why")$'\n'
+    # One of the two is enough to keep the guarantee; none is a hole.
+    if [ "$protocol" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
+done
+
+printf '%-16s %-8s %-8s %s\n%s' mutant protocol mesh 'what the mesh said' "$table"
+exit $missed
