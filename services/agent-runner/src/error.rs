@@ -48,7 +48,34 @@ impl Fault for Error {
             Self::Lost | Self::AskedBack => Kind::Conflict,
             Self::Store(error) => error.kind(),
             Self::Agents(_, kind) => *kind,
-            Self::Tool { .. } => Kind::Internal,
+            Self::Tool { source, .. } => kind_of(source),
         }
+    }
+}
+
+/// What a tool's failure is at its root: a store that is away for a moment is no defect.
+fn kind_of(failure: &anyhow::Error) -> Kind {
+    let kind = failure.chain().find_map(|cause| {
+        let session = cause.downcast_ref::<holdfast_session::Error>().map(Fault::kind);
+        session.or_else(|| cause.downcast_ref::<holdfast_directory::Error>().map(Fault::kind))
+    });
+    kind.unwrap_or(Kind::Internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_tool_that_could_not_reach_the_store_may_be_called_again_later() {
+        let broken = |source: anyhow::Error| Error::Tool { name: "session_status".into(), source };
+        let away = holdfast_session::Error::NotFound { what: "session", name: "x".into() };
+
+        let known = broken(Err::<(), _>(away).context("looking").unwrap_err());
+        let strange = broken(anyhow::anyhow!("no idea"));
+
+        assert_eq!((known.kind(), strange.kind()), (Kind::NotFound, Kind::Internal));
     }
 }
