@@ -93,8 +93,9 @@ async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Resul
         played = play(&mesh, &load, &backends, &weather, &mut report) => played,
         failed = keep_up(&mesh) => failed.map(|()| Vec::new()),
     };
+    let complaints = played?;
     let mut findings = check(&mesh, &load.said()).await?;
-    findings.broken.extend(played?);
+    findings.broken.extend(complaints);
     tell(&mut report, &mesh, &load, &weather, &findings).await;
     report.show()?;
     ensure!(findings.broken.is_empty(), "promises were broken:\n{}", findings.broken.join("\n"));
@@ -138,8 +139,12 @@ async fn play(
         }
         let longest = roll(mesh).await?;
         report.line("rolling restart: longest drain, ms", longest.as_millis());
-        enough.cancel();
         anyhow::Ok(())
+    };
+    let blow = async {
+        let blown = blow.await;
+        enough.cancel();
+        blown
     };
     let (complaints, blown) = tokio::join!(talk(mesh, load, &enough), blow);
     blown?;
