@@ -224,21 +224,50 @@ create table session.events (
     created_at  timestamptz not null default clock_timestamp()
 );
 
--- Each tenant's share. `weight` of 1 is usual; twice the weight is twice the share.
+-- The fair order's clock: the place of the session that was claimed last.
+create sequence session.vclock minvalue 0 start 0;
+select setval('session.vclock', 0);
+
+-- Each tenant's share. `weight` of 1 is usual; twice the weight is twice the share. No row is the
+-- same as one with the defaults.
 create table session.tenant_queue (
     tenant_id   uuid primary key,
     weight      integer not null default 1 check (weight between 1 and 100),
     -- Sessions that may be ready or running at once.
     cap         integer not null default 64 check (cap > 0),
-    in_flight   integer not null default 0 check (in_flight >= 0),
-    vfinish     bigint not null default 0,
     -- Messages that may wait in one session.
     depth       integer not null default 200 check (depth > 0)
-) with (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200);
+);
 
--- The fair order's clock: the place of the session that was claimed last.
-create sequence session.vclock minvalue 0 start 0;
-select setval('session.vclock', 0);
+-- How many sessions of a tenant are ready or running, and how far its turns have come, in sixteen
+-- rows of which a session changes one: one row would be where all of a tenant's sessions wait for
+-- each other's commits. Only the sum of `in_flight` means anything; a row's own may be negative.
+create table session.tenant_flight (
+    tenant_id   uuid not null,
+    shard       integer not null check (shard between 0 and 15),
+    in_flight   integer not null default 0,
+    vfinish     bigint not null default 0,
+
+    primary key (tenant_id, shard)
+) with (fillfactor = 30, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 500);
+
+create function session.shard(session_id uuid) returns integer
+    language sql immutable parallel safe as
+    $$ select get_byte(uuid_send(session_id), 15) & 15 $$;
+
+-- Where a tenant's next session would stand in the fair order, and whether there is room for it.
+-- Read without a lock: two at once may find the same place, and the cap may be passed by as many
+-- as are admitted at the same moment.
+create function session.place(tenant uuid, turn bigint, out fair_key bigint, out step bigint, out room boolean)
+    language sql stable as
+$$
+    select greatest(f.vfinish, (select last_value from session.vclock)),
+           turn / coalesce(q.weight, 1),
+           f.in_flight < coalesce(q.cap, 64)
+    from (select coalesce(sum(in_flight), 0) as in_flight, coalesce(max(vfinish), 0) as vfinish
+          from session.tenant_flight where tenant_id = tenant) f
+    left join session.tenant_queue q on q.tenant_id = tenant
+$$;
 
 -- Who runs in a workspace that only one session may use at a time.
 create table session.workspace_lease (
@@ -256,7 +285,7 @@ declare
 begin
     foreach name in array array[
         'sessions', 'session_alias', 'session_lease', 'inbox', 'tombstones', 'entries', 'runs',
-        'deliveries', 'events', 'tenant_queue', 'workspace_lease'
+        'deliveries', 'events', 'tenant_queue', 'tenant_flight', 'workspace_lease'
     ] loop
         execute format('alter table session.%I enable row level security', name);
         execute format('alter table session.%I force row level security', name);
@@ -267,20 +296,22 @@ begin
     end loop;
 
     -- What is looked at before a tenant is known: leases and ids, never what was said.
-    foreach name in array array['session_lease', 'tenant_queue', 'workspace_lease', 'deliveries', 'inbox'] loop
+    foreach name in array array['session_lease', 'tenant_queue', 'tenant_flight', 'workspace_lease', 'deliveries', 'inbox'] loop
         execute format('create policy all_tenants on session.%I for select to holdfast_system using (true)', name);
     end loop;
-    foreach name in array array['session_lease', 'tenant_queue', 'workspace_lease', 'deliveries'] loop
+    foreach name in array array['session_lease', 'tenant_flight', 'workspace_lease', 'deliveries'] loop
         execute format('create policy all_tenants_update on session.%I for update to holdfast_system using (true)', name);
     end loop;
     create policy all_tenants_insert on session.workspace_lease for insert to holdfast_system with check (true);
     create policy all_tenants_relay on session.events to holdfast_system using (true);
 end $$;
 
-grant select on session.session_lease, session.tenant_queue, session.workspace_lease to holdfast_system;
+grant select on session.session_lease, session.tenant_queue, session.tenant_flight, session.workspace_lease
+    to holdfast_system;
 grant update (state, epoch, owner, lease_until, attempts, ready_at, fair_key, wait, wait_until)
     on session.session_lease to holdfast_system;
-grant update (in_flight, vfinish) on session.tenant_queue to holdfast_system;
+grant insert, update on session.tenant_flight to holdfast_system;
+create policy all_tenants_insert on session.tenant_flight for insert to holdfast_system with check (true);
 grant insert, update on session.workspace_lease to holdfast_system;
 grant select (tenant_id, session_id, out_seq, part, delivery_id, channel, account_id, state, owner,
               lease_until, attempt, next_at, created_at, finished_at) on session.deliveries to holdfast_system;

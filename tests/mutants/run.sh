@@ -75,8 +75,9 @@ for mutant in "${mutants[@]}"; do
     (cd "$copy" && cargo build --quiet -p holdfast)
     protocol=$(judge "$work/$mutant-session.log" -p holdfast-session --test it)
     mesh=$(judge "$work/$mutant-chaos.log" -p holdfast-tests --test chaos "$name")
-    why=$(grep -m1 -hE '^(I[0-9]|Error:|assertion)' "$work/$mutant-chaos.log" | cut -c1-100 || true)
-    table+=$(printf '%-16s %-8s %-8s %s' "$mutant" "$protocol" "$mesh" "$why")$'\n'
+    log=$work/$mutant-chaos.log
+    why=$(grep -m1 -E '^I[0-9]+ ' "$log" || grep -m1 -E '^Error:' "$log" || true)
+    table+=$(printf '%-16s %-8s %-8s %s' "$mutant" "$protocol" "$mesh" "${why:0:110}")$'\n'
     # One of the two is enough to keep the guarantee; none is a hole.
     if [ "$protocol" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
 done

@@ -1,12 +1,13 @@
 //! A whole mesh: processes of the product, over real backends behind proxies, with fakes of what
 //! is not ours.
 
-use std::net::{SocketAddr, TcpListener};
+mod specs;
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::future::try_join_all;
@@ -19,7 +20,7 @@ use holdfast_testkit::{
 use holdfast_types::QueueMode;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 
-use crate::node::{Node, Role, Spec};
+use crate::node::Node;
 use crate::script::{self, Complaints};
 use crate::tenant::Tenant;
 
@@ -264,83 +265,4 @@ impl Mesh {
         ))
         .await
     }
-
-    fn shared(&self, database: &Proxy) -> Vec<(String, String)> {
-        let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
-        vec![
-            set("FAILPOINTS", String::new()),
-            set("DATABASE__URL", database.through(&self.database.url())),
-            set("NATS__URL", self.proxies.nats.through(self.nats.url())),
-            set("NATS__PREFIX", self.nats.prefix().to_owned()),
-            set("REDIS__URL", self.proxies.redis.through(self.redis.url())),
-            set("REDIS__PREFIX", self.redis.prefix().to_owned()),
-            set("MESH__SECRET", MESH_SECRET.to_owned()),
-            set("SECRETS__KEK", STANDARD.encode([7; 32])),
-            set("SECRETS__PEPPER", PEPPER.to_owned()),
-            set("TELEMETRY__LOG", log_level()),
-        ]
-    }
-
-    fn gateway(&self, number: usize, program: PathBuf) -> anyhow::Result<(Node, SocketAddr)> {
-        let (http, grpc) = (port()?, port()?);
-        let mut env = self.shared(&self.proxies.gateway_database);
-        env.push(("HOLDFAST_GATEWAY__HTTP".to_owned(), http.to_string()));
-        env.push(("HOLDFAST_GATEWAY__GRPC".to_owned(), grpc.to_string()));
-        env.push(("HOLDFAST_GATEWAY__SHUTDOWN_GRACE".to_owned(), "5s".to_owned()));
-        let name = format!("gateway-{number}");
-        let args = vec!["gateway".to_owned()];
-        Ok((Node::new(Spec { name, role: Role::Gateway, program, args, env, http })?, grpc))
-    }
-
-    fn runner(&self, number: usize, plan: &Plan) -> anyhow::Result<Node> {
-        let http = port()?;
-        let mut env = self.shared(&self.proxies.runner_database);
-        let sweep = (plan.lease / 3).min(Duration::from_secs(1)).as_millis();
-        env.extend([
-            ("HOLDFAST_RUNNER__LISTEN".to_owned(), http.to_string()),
-            ("HOLDFAST_RUNNER__LEASE".to_owned(), format!("{}ms", plan.lease.as_millis())),
-            ("HOLDFAST_RUNNER__SWEEP".to_owned(), format!("{sweep}ms")),
-            ("HOLDFAST_RUNNER__SLOTS".to_owned(), plan.slots.to_string()),
-            ("HOLDFAST_RUNNER__SHUTDOWN_GRACE".to_owned(), "10s".to_owned()),
-            ("HOLDFAST_FAILPOINTS".to_owned(), plan.failpoints.clone()),
-            ("CHAOS_WORLD_URL".to_owned(), self.fakes.world.url()),
-        ]);
-        let name = format!("runner-{number}");
-        let program = plan.runner.clone();
-        Node::new(Spec { name, role: Role::Runner, program, args: Vec::new(), env, http })
-    }
-
-    fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
-        let http = port()?;
-        let gateway = self.grpc.get(number % self.grpc.len().max(1)).context("no gateway")?;
-        let mut env = self.shared(&self.proxies.bridge_database);
-        env.extend([
-            ("HOLDFAST_BRIDGE__LISTEN".to_owned(), http.to_string()),
-            ("HOLDFAST_BRIDGE__TELEGRAM__API_BASE".to_owned(), self.fakes.telegram.url()),
-            ("HOLDFAST_BRIDGE__TELEGRAM__POLL_TIMEOUT".to_owned(), "2s".to_owned()),
-            ("HOLDFAST_BRIDGE__WEBHOOK__ALLOW_PRIVATE".to_owned(), "true".to_owned()),
-            ("HOLDFAST_BRIDGE__REFRESH".to_owned(), "1s".to_owned()),
-            ("HOLDFAST_MESH__GATEWAY_URL".to_owned(), format!("http://{gateway}")),
-        ]);
-        let name = format!("bridge-{number}");
-        let args = vec!["channel-bridge".to_owned()];
-        Node::new(Spec { name, role: Role::Bridge, program, args, env, http })
-    }
-}
-
-/// What the processes log; their output is shown where a test fails.
-fn log_level() -> String {
-    std::env::var("HOLDFAST_CHAOS_LOG").unwrap_or_else(|_| "warn".to_owned())
-}
-
-/// A free port below the ones that connections are made from: those could take it while its
-/// process is down.
-fn port() -> anyhow::Result<SocketAddr> {
-    for _ in 0..200 {
-        let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(20_000..32_000)));
-        if TcpListener::bind(addr).is_ok() {
-            return Ok(addr);
-        }
-    }
-    bail!("no port is free between 20000 and 32000")
 }

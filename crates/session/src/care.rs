@@ -188,8 +188,8 @@ impl Sessions {
     pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
         const SQL: &str = "
             with place as (
-                update session.tenant_queue set in_flight = in_flight - 1
-                where tenant_id = $1 and exists (
+                update session.tenant_flight set in_flight = in_flight - 1
+                where tenant_id = $1 and shard = session.shard($2) and exists (
                     select from session.session_lease
                     where tenant_id = $1 and session_id = $2
                       and (state = 'RUNNING' or (state = 'READY' and fair_key is not null)))),

@@ -145,7 +145,8 @@ impl Sessions {
             where tenant_id = $1 and session_id = $2";
         const HOLD: &str = "
             with left_flight as (
-                update session.tenant_queue set in_flight = in_flight - 1 where tenant_id = $1)
+                update session.tenant_flight set in_flight = in_flight - 1
+                where tenant_id = $1 and shard = session.shard($2))
             update session.session_lease
             set state = 'READY', epoch = epoch + 1, owner = null, lease_until = null,
                 attempts = greatest(attempts - 1, 0), ready_at = clock_timestamp(), fair_key = null

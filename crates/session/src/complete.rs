@@ -134,17 +134,19 @@ pub(crate) async fn rest(
               and session_id <> $2
             order by ready_at limit 1
             for update skip locked),
+        place as materialized (select fair_key, step from session.place($1, $4)),
         moved as (
-            update session.tenant_queue q
-            set in_flight = q.in_flight - case when $3 or exists (select from next) then 0 else 1 end,
-                vfinish = case when $3 or exists (select from next)
-                          then greatest(q.vfinish, (select last_value from session.vclock)) + $4 / q.weight
-                          else q.vfinish end
-            where tenant_id = $1
-            returning q.vfinish - $4 / q.weight as fair_key),
+            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+            select $1, session.shard($2),
+                   case when $3 or exists (select from next) then 0 else -1 end,
+                   case when $3 or exists (select from next) then fair_key + step else 0 end
+            from place
+            on conflict (tenant_id, shard) do update
+                set in_flight = f.in_flight + excluded.in_flight,
+                    vfinish = greatest(f.vfinish, excluded.vfinish)),
         promoted as (
-            update session.session_lease l set fair_key = moved.fair_key
-            from moved, next
+            update session.session_lease l set fair_key = place.fair_key
+            from place, next
             where l.tenant_id = $1 and l.session_id = next.session_id),
         freed as (
             update session.workspace_lease set session_id = null, lease_until = null
@@ -154,10 +156,10 @@ pub(crate) async fn rest(
             wait_until = clock_timestamp() + $7 * interval '1 millisecond',
             owner = null, lease_until = null,
             ready_at = case when $5 = 'READY' then clock_timestamp() end,
-            fair_key = case when $3 and not exists (select from next) then moved.fair_key end,
+            fair_key = case when $3 and not exists (select from next) then place.fair_key end,
             next_entry = l.next_entry + $8, done_in = l.done_in + $9, next_out = l.next_out + $10,
             attempts = 0, ended = false
-        from moved
+        from place
         where l.tenant_id = $1 and l.session_id = $2 and l.epoch = $11
         returning exists (select from next)";
 

@@ -121,7 +121,8 @@ impl Sessions {
             where tenant_id = $1 and session_id = $2";
         const LEAVE: &str = "
             with freed as (
-                update session.tenant_queue set in_flight = in_flight - 1 where tenant_id = $1)
+                update session.tenant_flight set in_flight = in_flight - 1
+                where tenant_id = $1 and shard = session.shard($2))
             update session.session_lease set paused = $3, fair_key = null
             where tenant_id = $1 and session_id = $2";
 

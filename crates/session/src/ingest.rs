@@ -282,8 +282,7 @@ async fn insert(
 
 /// Takes the messages into account, and makes the session ready if one of them wakes it.
 ///
-/// Says after how long somebody should claim. The tenant's row is locked last, by the same
-/// statement, since all of a tenant's sessions pass through it.
+/// Says after how long somebody should claim.
 async fn ready(
     tx: &mut TenantTx,
     lease: &Lease,
@@ -297,19 +296,17 @@ async fn ready(
         set next_in = next_in + $3, ready_at = clock_timestamp() + $4 * interval '1 millisecond'
         where tenant_id = $1 and session_id = $2";
     const READY: &str = "
-        with admitted as (
-            insert into session.tenant_queue as q (tenant_id, in_flight, vfinish)
-            values ($1, 1, (select last_value from session.vclock) + $5)
-            on conflict (tenant_id) do update
-                set in_flight = q.in_flight + 1,
-                    vfinish = greatest(q.vfinish, (select last_value from session.vclock))
-                              + $5 / q.weight
-                where q.in_flight < q.cap
-            returning q.vfinish - $5 / q.weight as fair_key)
+        with place as materialized (
+            select fair_key, step from session.place($1, $5) where room),
+        admitted as (
+            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+            select $1, session.shard($2), 1, fair_key + step from place
+            on conflict (tenant_id, shard) do update
+                set in_flight = f.in_flight + 1, vfinish = greatest(f.vfinish, excluded.vfinish))
         update session.session_lease
         set next_in = next_in + $3, state = 'READY', wait = null, wait_until = null, ended = false,
             ready_at = clock_timestamp() + $4 * interval '1 millisecond',
-            fair_key = (select fair_key from admitted)
+            fair_key = (select fair_key from place)
         where tenant_id = $1 and session_id = $2
         returning fair_key is not null";
 

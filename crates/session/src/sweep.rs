@@ -66,9 +66,10 @@ impl Sessions {
                   and attempts < $1
                 limit 200 for update skip locked),
             counted as (
-                update session.tenant_queue q set in_flight = q.in_flight - c.count
-                from (select tenant_id, count(*)::integer as count from lost group by tenant_id) c
-                where q.tenant_id = c.tenant_id)
+                update session.tenant_flight f set in_flight = f.in_flight - c.count
+                from (select tenant_id, session.shard(session_id) as shard, count(*)::integer as count
+                      from lost group by 1, 2) c
+                where f.tenant_id = c.tenant_id and f.shard = c.shard)
             update session.session_lease l
             set state = 'READY', epoch = l.epoch + 1, owner = null, lease_until = null,
                 ready_at = clock_timestamp(), fair_key = null
@@ -188,34 +189,38 @@ impl Sessions {
     /// Queued sessions of tenants that have room find their place, one transaction per tenant.
     async fn promote(&self) -> Result<u64, Error> {
         const TENANTS: &str = "
-            select distinct l.tenant_id from session.session_lease l
-            join session.tenant_queue q using (tenant_id)
-            where l.state = 'READY' and l.fair_key is null and l.paused is null and q.in_flight < q.cap
+            select tenant_id from (
+                select distinct tenant_id from session.session_lease
+                where state = 'READY' and fair_key is null and paused is null) queued
+            where (session.place(tenant_id, $1)).room
             limit 100";
         const SQL: &str = "
-            with room as (
-                select cap - in_flight as places from session.tenant_queue where tenant_id = $1),
+            with place as materialized (
+                select p.fair_key, p.step,
+                       coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                       - (select coalesce(sum(in_flight), 0) from session.tenant_flight
+                          where tenant_id = $1) as free
+                from session.place($1, $2) p),
             next as (
                 select session_id, row_number() over (order by ready_at) as place
                 from (select session_id, ready_at from session.session_lease
                       where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-                      order by ready_at limit (select greatest(places, 0) from room)
+                      order by ready_at limit (select greatest(free, 0) from place)
                       for update skip locked) queued),
             moved as (
-                update session.tenant_queue q
-                set in_flight = q.in_flight + c.count,
-                    vfinish = greatest(q.vfinish, (select last_value from session.vclock))
-                              + c.count * ($2 / q.weight)
-                from (select count(*)::integer as count from next) c
-                where q.tenant_id = $1 and c.count > 0
-                returning q.vfinish - c.count * ($2 / q.weight) as fair_key, $2 / q.weight as turn)
+                insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+                select $1, 0, c.count, place.fair_key + c.count * place.step
+                from place, (select count(*)::integer as count from next) c where c.count > 0
+                on conflict (tenant_id, shard) do update
+                    set in_flight = f.in_flight + excluded.in_flight,
+                        vfinish = greatest(f.vfinish, excluded.vfinish))
             update session.session_lease l
-            set fair_key = moved.fair_key + (next.place - 1) * moved.turn
-            from moved, next
+            set fair_key = place.fair_key + (next.place - 1) * place.step
+            from place, next
             where l.tenant_id = $1 and l.session_id = next.session_id";
 
         let tenants: Vec<Uuid> =
-            sqlx::query_scalar(TENANTS).fetch_all(self.pools.system_pool()).await?;
+            sqlx::query_scalar(TENANTS).bind(TURN).fetch_all(self.pools.system_pool()).await?;
         let mut promoted = 0;
         for tenant in tenants {
             promoted += sqlx::query(SQL)
@@ -245,17 +250,16 @@ pub(crate) async fn make_ready(
     keep: KeepWait,
 ) -> Result<bool, Error> {
     const SQL: &str = "
-        with admitted as (
-            insert into session.tenant_queue as q (tenant_id, in_flight, vfinish)
-            select $1, 1, (select last_value from session.vclock) + $3 where not $4
-            on conflict (tenant_id) do update
-                set in_flight = q.in_flight + 1,
-                    vfinish = greatest(q.vfinish, (select last_value from session.vclock)) + $3 / q.weight
-                where q.in_flight < q.cap
-            returning q.vfinish - $3 / q.weight as fair_key)
+        with place as materialized (
+            select fair_key, step from session.place($1, $3) where room and not $4),
+        admitted as (
+            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+            select $1, session.shard($2), 1, fair_key + step from place
+            on conflict (tenant_id, shard) do update
+                set in_flight = f.in_flight + 1, vfinish = greatest(f.vfinish, excluded.vfinish))
         update session.session_lease
         set state = 'READY', wait = case when $5 then wait end, wait_until = null,
-            ready_at = clock_timestamp(), fair_key = (select fair_key from admitted)
+            ready_at = clock_timestamp(), fair_key = (select fair_key from place)
         where tenant_id = $1 and session_id = $2
         returning fair_key is not null";
 

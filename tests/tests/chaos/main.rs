@@ -8,11 +8,31 @@ mod faults;
 mod idle;
 mod report;
 mod storm;
+mod talk;
+mod weather;
 
 use std::time::Duration;
 
 /// The product's runner with the tools of these tests.
 const RUNNER: &str = env!("CARGO_BIN_EXE_chaos-runner");
+
+/// Every place in the runner where a commit or a call outside begins or ends, but for the one
+/// where a session is given back.
+const POINTS: [&str; 13] = [
+    "runner.before_claim",
+    "runner.after_claim",
+    "runner.after_load",
+    "runner.boundary",
+    "runner.before_model",
+    "runner.after_model",
+    "runner.before_append",
+    "runner.after_append",
+    "runner.before_call",
+    "runner.after_call",
+    "runner.before_complete",
+    "runner.after_complete",
+    "runner.before_renew",
+];
 
 /// How long a test goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,43 +6,30 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use futures::future::{join_all, try_join_all};
-use holdfast_testkit::backends::Server;
-use holdfast_testkit::proxy::{LostAnswers, When, contains};
-use holdfast_testkit::{Fault, OwnBackends};
+use holdfast_testkit::OwnBackends;
 use holdfast_tests::checks::{Findings, check};
-use holdfast_tests::load::{Conversation, Door, Load};
+use holdfast_tests::load::Load;
 use holdfast_tests::mesh::{Mesh, Plan};
 use holdfast_tests::node::{Node, Role};
-use holdfast_tests::script::Word;
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
-use tokio::io::AsyncWriteExt as _;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::report::Report;
-use crate::{RUNNER, storm_time};
+use crate::talk::talk;
+use crate::weather::{
+    Weather, crash_postgres, crash_redis, flush_redis, kill, lose_answers, pause, pause_one,
+    wipe_nats,
+};
+use crate::{POINTS, RUNNER, storm_time};
 
-const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
 
-/// Every place in the runner where a commit or a call outside begins or ends.
-const POINTS: [&str; 13] = [
-    "runner.before_claim",
-    "runner.after_claim",
-    "runner.after_load",
-    "runner.boundary",
-    "runner.before_model",
-    "runner.after_model",
-    "runner.before_append",
-    "runner.after_append",
-    "runner.before_call",
-    "runner.after_call",
-    "runner.before_complete",
-    "runner.after_complete",
-    "runner.before_renew",
-];
+/// How long a process may take to be ready, or to stop.
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// How often a runner dies at each.
 const CHANCE: f64 = 0.0004;
@@ -53,15 +40,6 @@ const BUSY: &str = "
         || (select count(*) from session.deliveries where state in ('pending', 'sending')) || ' replies, '
         || (select count(*) from session.session_lease where state in ('READY', 'RUNNING'))
         || ' sessions, at most ' || (select max(attempts) from session.session_lease) || ' attempts'";
-
-/// What happened to the backends.
-#[derive(Debug, Default)]
-struct Weather {
-    postgres: AtomicU64,
-    nats: AtomicU64,
-    redis: AtomicU64,
-    flushes: AtomicU64,
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_dies_no_message_is_lost_and_none_is_doubled() -> anyhow::Result<()> {
@@ -174,206 +152,34 @@ async fn keep_up(mesh: &Mesh) -> anyhow::Result<()> {
     }
 }
 
-async fn talk(mesh: &Mesh, load: &Load<'_>, enough: &CancellationToken) -> Vec<String> {
-    let mut conversations = Vec::new();
-    for tenant in 0..mesh.tenants.len() {
-        let doors = [
-            Door::Grpc,
-            Door::Grpc,
-            Door::Grpc,
-            Door::Webhook,
-            Door::Webhook,
-            Door::Telegram,
-            Door::Telegram,
-        ];
-        for (number, door) in doors.into_iter().enumerate() {
-            conversations.push(Conversation { tenant, number, door });
-        }
-    }
-    let talking = conversations.iter().map(|conversation| converse(load, conversation, enough));
-    let poisoned = (0..3).map(|tenant| {
-        let door = if tenant == 1 { Door::Webhook } else { Door::Grpc };
-        let conversation = Conversation { tenant, number: 90, door };
-        async move { poison(load, &conversation).await }
-    });
-    let (talked, poisoned) = tokio::join!(join_all(talking), join_all(poisoned));
-    let failed = talked.into_iter().chain(poisoned).filter_map(Result::err);
-    failed.map(|error| format!("{error:#}")).collect()
-}
-
-async fn converse(
-    load: &Load<'_>,
-    conversation: &Conversation,
-    enough: &CancellationToken,
-) -> anyhow::Result<()> {
-    while !enough.is_cancelled() {
-        let word = match rand::random_range(0..100) {
-            0..10 => Word::Act,
-            10..20 => Word::Note,
-            20..30 => Word::Status,
-            _ => Word::Say,
-        };
-        if conversation.door == Door::Grpc && rand::random_range(0..6) == 0 {
-            load.ask(conversation, word).await?;
-        } else {
-            load.say(conversation, word, rand::random_range(1..=3)).await?;
-        }
-        sleep(Duration::from_millis(rand::random_range(200..1200))).await;
-    }
-    Ok(())
-}
-
-/// A message that kills whoever runs it, and two behind it.
-async fn poison(load: &Load<'_>, conversation: &Conversation) -> anyhow::Result<()> {
-    load.say(conversation, Word::Say, 1).await?;
-    // What is still open is of the same turn, and goes before the poison does.
-    sleep(Duration::from_secs(2)).await;
-    load.say(conversation, Word::Poison, 2).await?;
-    sleep(Duration::from_millis(500)).await;
-    load.say(conversation, Word::Say, 2).await?;
-    load.say(conversation, Word::Note, 1).await?;
-    Ok(())
-}
-
-fn lose_answers(mesh: &Mesh) -> Vec<(&'static str, LostAnswers)> {
-    let commits = |proxy: &holdfast_testkit::Proxy| {
-        proxy.lose_answer(When::Chance(0.004), contains("COMMIT"))
-    };
-    for (faults, plain) in
-        [(mesh.fakes.receiver.faults(), false), (mesh.fakes.telegram.faults(), true)]
-    {
-        faults.sometimes(0.03, Fault::CutAfter);
-        faults.sometimes(0.01, Fault::CutBefore);
-        faults.sometimes(0.01, Fault::Status(503));
-        if plain {
-            faults.sometimes(0.01, Fault::RateLimited { retry_after: Duration::from_secs(1) });
-        }
-    }
-    vec![
-        ("answers lost after COMMIT, gateways", commits(&mesh.proxies.gateway_database)),
-        ("answers lost after COMMIT, runners", commits(&mesh.proxies.runner_database)),
-        ("answers lost after COMMIT, bridges", commits(&mesh.proxies.bridge_database)),
-        (
-            "answers lost after PubAck",
-            mesh.proxies.nats.lose_answer(When::Chance(0.02), contains(".evt.")),
-        ),
-    ]
-}
-
-async fn kill(mesh: &Mesh, until: Instant) -> anyhow::Result<()> {
-    let nodes = mesh.nodes();
-    while Instant::now() < until {
-        sleep(Duration::from_millis(rand::random_range(700..1300))).await;
-        nodes[rand::random_range(0..nodes.len())].crash().await?;
-    }
-    Ok(())
-}
-
-async fn pause(mesh: &Mesh, until: Instant) -> anyhow::Result<()> {
-    while Instant::now() < until {
-        sleep(Duration::from_secs(4)).await;
-        pause_one(mesh).await?;
-    }
-    Ok(())
-}
-
-async fn pause_one(mesh: &Mesh) -> anyhow::Result<()> {
-    let runner = &mesh.runners[rand::random_range(0..mesh.runners.len())];
-    // It may have died a moment ago.
-    let _ = runner.pause(LEASE + Duration::from_millis(2500)).await;
-    Ok(())
-}
-
-async fn crash_postgres(
-    backends: &OwnBackends,
-    weather: &Weather,
-    until: Instant,
-) -> anyhow::Result<()> {
-    every(Duration::from_secs(14), until, async || {
-        backends.kill(Server::Postgres).await?;
-        backends.restart(Server::Postgres).await?;
-        weather.postgres.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    })
-    .await
-}
-
-async fn wipe_nats(
-    backends: &OwnBackends,
-    weather: &Weather,
-    until: Instant,
-) -> anyhow::Result<()> {
-    every(Duration::from_secs(19), until, async || {
-        backends.kill(Server::Nats).await?;
-        backends.wipe_nats().await?;
-        sleep(Duration::from_secs(1)).await;
-        backends.restart(Server::Nats).await?;
-        weather.nats.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    })
-    .await
-}
-
-async fn crash_redis(
-    backends: &OwnBackends,
-    weather: &Weather,
-    until: Instant,
-) -> anyhow::Result<()> {
-    every(Duration::from_secs(31), until, async || {
-        backends.kill(Server::Redis).await?;
-        sleep(Duration::from_secs(2)).await;
-        backends.restart(Server::Redis).await?;
-        weather.redis.fetch_add(1, Ordering::Relaxed);
-        Ok(())
-    })
-    .await
-}
-
-async fn flush_redis(
-    backends: &OwnBackends,
-    weather: &Weather,
-    until: Instant,
-) -> anyhow::Result<()> {
-    let url = &backends.urls().redis_url;
-    let addr = url.strip_prefix("redis://").context("not a Redis URL")?.trim_end_matches('/');
-    every(Duration::from_secs(1), until, async || {
-        // It may be down just now.
-        if let Ok(mut redis) = tokio::net::TcpStream::connect(addr).await
-            && redis.write_all(b"FLUSHALL\r\n").await.is_ok()
-        {
-            weather.flushes.fetch_add(1, Ordering::Relaxed);
-        }
-        Ok(())
-    })
-    .await
-}
-
-async fn every(
-    pause: Duration,
-    until: Instant,
-    strike: impl AsyncFn() -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    while Instant::now() + pause < until {
-        sleep(pause).await;
-        strike().await?;
-    }
-    Ok(())
-}
-
 /// Every process in turn is asked to stop, and started when it has.
 async fn roll(mesh: &Mesh) -> anyhow::Result<Duration> {
     let mut longest = Duration::ZERO;
     for node in mesh.nodes() {
-        let limit = Duration::from_secs(30);
-        node.ready(limit).await?;
-        // One that dies at a failpoint just now did not drain; the next one will.
-        if let Ok(took) = node.stop(limit).await {
-            longest = longest.max(took);
+        up(&node).await?;
+        match node.stop(LIMIT).await {
+            Ok(took) => longest = longest.max(took),
+            // Dead at a failpoint just now: there was nothing to drain.
+            Err(error) if format!("{error:#}").contains("SIGABRT") => {}
+            Err(error) if format!("{error:#}").contains("has ended") => {}
+            Err(error) => return Err(error),
         }
         node.start().await?;
-        node.ready(limit).await?;
+        up(&node).await?;
     }
     Ok(longest)
+}
+
+/// Waits until it is ready; one that dies at a failpoint meanwhile is started again by then.
+async fn up(node: &Node) -> anyhow::Result<()> {
+    for _ in 0..5 {
+        if node.ready(LIMIT).await.is_ok() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(300)).await;
+        node.revive().await?;
+    }
+    node.ready(LIMIT).await
 }
 
 /// Waits until nothing is under way any more.
@@ -393,7 +199,7 @@ async fn calm(mesh: &Mesh) -> anyhow::Result<()> {
     };
     // What is still open then, the checks say.
     let _ = timeout(Duration::from_secs(75), wait).await;
-    try_join_all(mesh.nodes().iter().map(|node| node.ready(Duration::from_secs(20)))).await?;
+    try_join_all(mesh.nodes().iter().map(|node| up(node))).await?;
     Ok(())
 }
 

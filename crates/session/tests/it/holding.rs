@@ -11,7 +11,12 @@ async fn a_held_session_is_not_claimed_and_goes_on_when_it_is_resumed() -> anyho
     world.sessions.pause(ada.id, ready.session).await?;
     world.answer(&world.claim_one().await?, "hi").await?;
     world.sessions.pause(ada.id, resting.session).await?;
-    assert_eq!(world.number("select in_flight::bigint from session.tenant_queue").await?, 0);
+    assert_eq!(
+        world
+            .number("select coalesce(sum(in_flight), 0)::bigint from session.tenant_flight")
+            .await?,
+        0
+    );
 
     ada.say("t", "k3", "more").await?;
     assert!(world.claim().await?.is_empty());
@@ -37,7 +42,12 @@ async fn a_running_turn_is_told_to_stop_and_leaves_its_place_when_it_does() -> a
     assert_eq!(held.running.len(), 1);
     assert!(renewed[0].pause);
     assert!(world.claim().await?.is_empty());
-    assert_eq!(world.number("select in_flight::bigint from session.tenant_queue").await?, 0);
+    assert_eq!(
+        world
+            .number("select coalesce(sum(in_flight), 0)::bigint from session.tenant_flight")
+            .await?,
+        0
+    );
     world.sessions.resume(ada.id, sent.session).await?;
     assert_eq!(world.claim().await?.len(), 1);
     Ok(())

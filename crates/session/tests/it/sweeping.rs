@@ -137,6 +137,7 @@ async fn versions(world: &World) -> anyhow::Result<Vec<i64>> {
         "deliveries",
         "events",
         "tenant_queue",
+        "tenant_flight",
         "workspace_lease",
         "tombstones",
     ];

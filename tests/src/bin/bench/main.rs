@@ -25,6 +25,7 @@ mod usage;
 
 use std::{io::Write as _, time::Duration};
 
+use anyhow::Context as _;
 use clap::Parser;
 use tokio::time::Instant;
 
@@ -83,15 +84,25 @@ impl Pace {
 async fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     holdfast_kit::tls::install_crypto();
-    let mut sections = args.sections.clone();
-    if sections.is_empty() {
-        sections = Section::ALL.to_vec();
-    }
+    // What was started is ended with the future, also when somebody has had enough.
+    let stop = holdfast_kit::shutdown::on_signal()?;
+    let report = stop.run_until_cancelled(Box::pin(measure(&args))).await;
+    let report = report.context("stopped before all was measured")??;
 
+    let text = if args.json { report.json()? } else { report.table()? };
+    writeln!(std::io::stdout(), "{text}")?;
+    Ok(())
+}
+
+async fn measure(args: &Args) -> anyhow::Result<Report> {
+    let sections = match args.sections.as_slice() {
+        [] => &Section::ALL,
+        some => some,
+    };
     progress("starting a mesh of its own");
     let mut mesh = Mesh::start(Setup { slots: args.slots, cap: args.cap }).await?;
     let mut report = Report::default();
-    conditions(&mut report, &mesh, &args).await?;
+    conditions(&mut report, &mesh, args).await?;
     for section in sections {
         progress(&format!("measuring: {}", section.title()));
         let begun = Instant::now();
@@ -99,10 +110,7 @@ async fn main() -> anyhow::Result<()> {
         progress(&format!("  {:.0} s", begun.elapsed().as_secs_f64()));
         report.add(section.title(), lines);
     }
-
-    let text = if args.json { report.json()? } else { report.table()? };
-    writeln!(std::io::stdout(), "{text}")?;
-    Ok(())
+    Ok(report)
 }
 
 async fn conditions(report: &mut Report, mesh: &Mesh, args: &Args) -> anyhow::Result<()> {

@@ -1,0 +1,112 @@
+//! Talking on channels: a program's signed webhook, and Telegram.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, bail};
+use futures::future::join_all;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use tokio::time::{sleep, timeout};
+
+use super::{Conversation, Load, PATIENCE};
+use crate::tenant::Tenant;
+
+/// How many updates of a bot may wait before its people do.
+const PENDING: usize = 6;
+
+impl Load<'_> {
+    pub(super) async fn by_webhook(
+        &self,
+        conversation: &Conversation,
+        id: &str,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<String> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let body = json!({"sender": format!("person-{}", conversation.number), "text": text});
+        let body = body.to_string();
+        let sent = (0..copies).map(|copy| self.post(tenant, id, &body, copy));
+        self.one_message(id, timeout(PATIENCE, join_all(sent)).await)
+    }
+
+    async fn post(
+        &self,
+        tenant: &Tenant,
+        id: &str,
+        body: &str,
+        first: usize,
+    ) -> anyhow::Result<String> {
+        for attempt in 0.. {
+            let bridge = &self.mesh.bridges[(first + attempt) % self.mesh.bridges.len()];
+            let url = format!("http://{}/webhook/{}", bridge.spec().http, tenant.webhook);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs().to_string();
+            let answer = self
+                .http
+                .post(url)
+                .header("x-holdfast-timestamp", &now)
+                .header("x-holdfast-signature", sign(&tenant.secret, &now, body)?)
+                .header("idempotency-key", id)
+                .body(body.to_owned())
+                .send()
+                .await;
+            if let Ok(answer) = answer {
+                let status = answer.status().as_u16();
+                match status {
+                    200..=299 => {
+                        if let Ok(accepted) = answer.json::<Value>().await {
+                            let message = accepted["message_id"].as_str().unwrap_or_default();
+                            return Ok(message.to_owned());
+                        }
+                    }
+                    // A bridge that has just begun knows no account for a moment.
+                    401 | 408 | 429 | 500..=599 => {}
+                    _ => bail!("`{id}` was refused with {status}"),
+                }
+            }
+            self.retries.fetch_add(1, Ordering::Relaxed);
+            sleep(Duration::from_millis(rand::random_range(50..250))).await;
+        }
+        bail!("there is no end of numbers")
+    }
+
+    /// Telegram keeps what nobody has taken yet; people wait when there is much of it.
+    pub(super) async fn by_telegram(
+        &self,
+        conversation: &Conversation,
+        text: &str,
+        copies: usize,
+    ) -> anyhow::Result<()> {
+        let tenant = &self.mesh.tenants[conversation.tenant];
+        let chat = chat_of(conversation);
+        let id = self.next_platform_id.fetch_add(1, Ordering::Relaxed);
+        let message = json!({
+            "message_id": id, "date": 1_800_000_000, "text": text,
+            "chat": {"id": chat, "type": "private", "first_name": "Test"},
+            "from": {"id": chat, "is_bot": false, "first_name": "Test"},
+        });
+        for _ in 0..copies {
+            self.mesh.fakes.telegram.push_raw(&tenant.bot, json!({"message": message}));
+        }
+        let taken = async {
+            while self.mesh.fakes.telegram.pending(&tenant.bot) > PENDING {
+                sleep(Duration::from_millis(50)).await;
+            }
+        };
+        timeout(PATIENCE, taken).await.context("nobody takes the bot's updates")
+    }
+}
+
+/// The Telegram chat of a conversation: no two conversations have the same.
+fn chat_of(conversation: &Conversation) -> i64 {
+    let number = conversation.tenant * 1000 + conversation.number + 1;
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn sign(secret: &str, now: &str, body: &str) -> anyhow::Result<String> {
+    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
+    let mac = mac.chain_update(now).chain_update(".").chain_update(body).finalize().into_bytes();
+    let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(format!("v1={hex}"))
+}
