@@ -74,7 +74,7 @@ impl Locks {
         }
         let key = self.key(format_args!("rate:{key}"));
         let (period, step) =
-            (limit.per.as_micros(), limit.per.as_micros() / u128::from(limit.burst));
+            (limit.per.as_micros(), (limit.per.as_micros() / u128::from(limit.burst)).max(1));
         let mut script = ALLOW_SCRIPT.prepare_invoke();
         script.key(&key).arg(period.to_string()).arg(step.to_string()).arg(cost);
         match self.run::<(i64, u64)>(&script).await {

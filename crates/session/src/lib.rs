@@ -2,8 +2,8 @@
 //!
 //! Each verb is one transaction, and each is idempotent or fenced. The row of
 //! `session_lease` is the session's lock: whoever changes a session locks it
-//! first, then the tenant's `tenant_queue` row, and never another session's row
-//! except by `skip locked`. Only the database's clock is asked.
+//! first, then its shard of the tenant's `tenant_flight`, and never another
+//! session's row except by `skip locked`. Only the database's clock is asked.
 //!
 //! | verb | who calls it | file |
 //! |---|---|---|
