@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`mesh`], [`models`] | the processes that are measured, and the fake models beside them |
 //! | [`client`], [`openai`] | callers, by gRPC and by the OpenAI-compatible API |
-//! | [`measure`] | one module for each part of the table |
+//! | [`mod@measure`] | one module for each part of the table |
 //! | [`usage`], [`spent`], [`database`] | what `/proc` and Postgres' own counters say |
 //! | [`report`], [`stats`] | the table |
 //!
