@@ -116,7 +116,9 @@ pub fn load_from<T: DeserializeOwned>(
     let known = fields_of::<T>();
 
     let mut figment = Figment::new();
-    if let Some((name, path)) = vars.iter().find(|(name, _)| name == "HOLDFAST_CONFIG") {
+    if let Some((name, path)) =
+        vars.iter().find(|(name, value)| name == "HOLDFAST_CONFIG" && !value.is_empty())
+    {
         let mut dict = toml(path, &read(path, name)?)?;
         let origin = format!("in `{path}`");
         for table in dict.keys() {
@@ -403,6 +405,11 @@ mod tests {
         fn drop(&mut self) {
             let _ = fs::remove_file(&self.0);
         }
+    }
+
+    #[test]
+    fn an_empty_name_of_a_file_is_none() {
+        assert!(load(&[("HOLDFAST_CONFIG", "")]).is_ok());
     }
 
     #[test]
