@@ -37,6 +37,7 @@ mod prune;
 mod relay;
 mod sessions;
 mod sweep;
+mod tails;
 mod view;
 
 pub use care::Gauges;

@@ -43,6 +43,28 @@ impl Sessions {
     ///
     /// [`Error::Fenced`] if the session was lost already.
     pub async fn load(&self, claim: &Claim, history: i64) -> Result<Loaded, Error> {
+        let kept = self.tails.get(claim.tenant, claim.session, history);
+        let known = kept.last().map_or(0, |(seq, ..)| seq + 1);
+        let mut loaded = self.read(claim, history, known).await?;
+        if loaded.next_entry < known {
+            // The journal is shorter than what is kept of it.
+            loaded = self.read(claim, history, 0).await?;
+        } else if loaded.entries.first().is_none_or(|(seq, ..)| *seq == known) {
+            // No gap between what is kept and what came since.
+            let came = std::mem::replace(&mut loaded.entries, kept);
+            loaded.entries.extend(came);
+            let most = usize::try_from(history).unwrap_or(0);
+            let surplus = loaded.entries.len().saturating_sub(most);
+            loaded.entries.drain(..surplus);
+        }
+        if history > 0 {
+            self.tails.put(claim.tenant, claim.session, history, &loaded.entries);
+        }
+        Ok(loaded)
+    }
+
+    /// Reads a claimed session, and of its journal what stands at `known` or later.
+    async fn read(&self, claim: &Claim, history: i64, known: i64) -> Result<Loaded, Error> {
         // One statement, and so one round trip and one snapshot: what comes in after it is seen
         // as input beyond `next_in` and looked at again.
         const SQL: &str = "
@@ -57,7 +79,7 @@ impl Sessions {
                     where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')),
                    (select coalesce(jsonb_agg(jsonb_build_array(seq, run_id, body) order by seq), '[]')
                     from (select seq, run_id, body from session.entries
-                          where tenant_id = $1 and session_id = $2
+                          where tenant_id = $1 and session_id = $2 and seq >= $5
                           order by seq desc limit $3) newest)
             from session.sessions s join session.session_lease l using (tenant_id, session_id)
             where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
@@ -68,6 +90,7 @@ impl Sessions {
             .bind(claim.session.as_uuid())
             .bind(history)
             .bind(claim.epoch)
+            .bind(known)
             .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;

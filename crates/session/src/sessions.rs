@@ -1,13 +1,13 @@
 //! The protocol's face: one value over the database, with a method for each verb.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{SessionId, State, TenantId, Wait};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Claim, Error, claim::LEASE, deliver::SENDING};
+use crate::{Claim, Error, claim::LEASE, deliver::SENDING, tails::Tails};
 
 /// The session protocol over a database. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -15,6 +15,7 @@ pub struct Sessions {
     pub(crate) pools: Pools,
     pub(crate) lease: Duration,
     pub(crate) sending: Duration,
+    pub(crate) tails: Arc<Tails>,
 }
 
 /// How far a tenant's place in the fair order moves with each session that becomes ready, at
@@ -24,8 +25,8 @@ pub(crate) const TURN: i64 = 720_720;
 impl Sessions {
     /// The protocol over these pools.
     #[must_use]
-    pub const fn new(pools: Pools) -> Self {
-        Self { pools, lease: LEASE, sending: SENDING }
+    pub fn new(pools: Pools) -> Self {
+        Self { pools, lease: LEASE, sending: SENDING, tails: Arc::default() }
     }
 
     /// The same with claims that last so long without being renewed, instead of [`LEASE`].

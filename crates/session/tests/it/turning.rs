@@ -119,3 +119,40 @@ async fn attempts_are_counted_from_the_last_progress() -> anyhow::Result<()> {
     assert_eq!(world.claim_one().await?.attempts, 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_journal_reads_the_same_however_much_of_it_was_read_before() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..9 {
+        ada.say("s", &format!("k{n}"), &format!("hello {n}")).await?;
+        world.answer(&world.claim_one().await?, &format!("hi {n}")).await?;
+        // Another process answers now and then.
+        if n % 3 == 1 {
+            ada.say("s", &format!("other{n}"), "hello").await?;
+            let claim = world.claim_one().await?;
+            let other = holdfast_session::Sessions::new(world.pools()?);
+            let run = other.load(&claim, 100).await?.waiting[0].message.into();
+            let done = vec![other.load(&claim, 100).await?.waiting[0].seq];
+            let entries = vec![thought("from elsewhere")];
+            let end = holdfast_session::Completion { entries, done, ..completion(run) };
+            other.complete(&claim, end).await?;
+        }
+    }
+    ada.say("s", "last", "hello").await?;
+    let claim = world.claim_one().await?;
+
+    for history in [100, 4, 1] {
+        let fresh = holdfast_session::Sessions::new(world.pools()?);
+        let read = fresh.load(&claim, history).await?.entries;
+        assert_eq!(world.sessions.load(&claim, history).await?.entries, read);
+        assert_eq!(world.sessions.load(&claim, history).await?.entries, read);
+    }
+    assert!(world.sessions.load(&claim, 0).await?.entries.is_empty());
+
+    // A database that was set back has less than was read.
+    world.admin("delete from session.entries where seq > 5").await?;
+    world.admin("update session.session_lease set next_entry = 6").await?;
+    assert_eq!(world.sessions.load(&claim, 100).await?.entries.len(), 5);
+    Ok(())
+}

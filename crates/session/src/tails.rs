@@ -1,0 +1,141 @@
+//! The newest entries of journals that this process has read, so that a turn reads only what
+//! came since.
+//!
+//! A journal is append-only and a session's id is never used again, so what is kept cannot be
+//! wrong; it can only be short. Should a journal be shorter than what is kept of it (a database
+//! that was set back), it is read anew.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use holdfast_types::{Entry, RunId, SessionId, TenantId};
+
+/// One entry with its place and its run.
+pub(crate) type Placed = (i64, RunId, Entry);
+
+/// How much is kept in all, in bytes as [`weight`] counts them.
+const ROOM: usize = 8 * 1024 * 1024;
+
+/// What is kept, by session; the longest unused goes first.
+#[derive(Debug, Default)]
+pub(crate) struct Tails(Mutex<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    tails: HashMap<(TenantId, SessionId), Tail>,
+    weight: usize,
+    /// Counts uses, to know the longest unused.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Tail {
+    entries: Vec<Placed>,
+    /// How many entries were asked for: fewer than these are the whole journal.
+    history: i64,
+    weight: usize,
+    used: u64,
+}
+
+impl Tails {
+    /// What is kept of a journal's newest `history` entries.
+    pub fn get(&self, tenant: TenantId, session: SessionId, history: i64) -> Vec<Placed> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clock += 1;
+        let now = kept.clock;
+        match kept.tails.get_mut(&(tenant, session)) {
+            Some(tail) if tail.history == history => {
+                tail.used = now;
+                tail.entries.clone()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Keeps a journal's newest entries.
+    pub fn put(&self, tenant: TenantId, session: SessionId, history: i64, entries: &[Placed]) {
+        let weight = entries.iter().map(|(_, _, entry)| weight(entry)).sum();
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.clock += 1;
+        let tail = Tail { entries: entries.to_vec(), history, weight, used: kept.clock };
+        kept.weight += weight;
+        if let Some(old) = kept.tails.insert((tenant, session), tail) {
+            kept.weight -= old.weight;
+        }
+        if kept.weight > ROOM {
+            kept.make_room();
+        }
+    }
+}
+
+impl Kept {
+    /// Forgets the longest unused until a quarter of the room is free, so that this is rare.
+    fn make_room(&mut self) {
+        let mut by_use: Vec<_> = self.tails.iter().map(|(key, tail)| (tail.used, *key)).collect();
+        by_use.sort_unstable();
+        for (_, key) in by_use {
+            if self.weight <= ROOM / 4 * 3 {
+                return;
+            }
+            if let Some(gone) = self.tails.remove(&key) {
+                self.weight -= gone.weight;
+            }
+        }
+    }
+}
+
+/// About how many bytes an entry takes in memory.
+fn weight(entry: &Entry) -> usize {
+    const SELF: usize = size_of::<Placed>() + 64;
+    SELF + match entry {
+        Entry::Heard { body, .. } => body.text.len() + 128,
+        Entry::Thought { text, calls, model, .. } => {
+            let calls: usize = calls.iter().map(|call| call.input.len() + 128).sum();
+            text.len() + model.len() + calls
+        }
+        Entry::Called { call, .. } => call.len(),
+        Entry::Returned { output, .. } => output.len() + 32,
+        Entry::Noted { text, .. } => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_types::Note;
+
+    fn note(seq: i64, bytes: usize) -> Placed {
+        let run = RunId::from(uuid::Uuid::nil());
+        (seq, run, Entry::Noted { note: Note::Summary, text: "x".repeat(bytes) })
+    }
+
+    #[test]
+    fn what_was_put_is_got_by_who_asks_for_as_much() {
+        let (tails, tenant, session) =
+            (Tails::default(), TenantId::generate(), SessionId::generate());
+
+        tails.put(tenant, session, 9, &[note(1, 1)]);
+
+        assert_eq!(tails.get(tenant, session, 9), [note(1, 1)]);
+        assert!(tails.get(tenant, session, 10).is_empty());
+        assert!(tails.get(TenantId::generate(), session, 9).is_empty());
+    }
+
+    #[test]
+    fn the_longest_unused_goes_when_the_room_is_full() {
+        let (tails, tenant) = (Tails::default(), TenantId::generate());
+        let sessions: Vec<SessionId> = (0..9).map(|_| SessionId::generate()).collect();
+
+        for session in &sessions {
+            tails.put(tenant, *session, 9, &[note(1, ROOM / 8)]);
+            tails.get(tenant, sessions[0], 9);
+        }
+
+        assert!(!tails.get(tenant, sessions[0], 9).is_empty());
+        assert!(tails.get(tenant, sessions[1], 9).is_empty());
+        assert!(!tails.get(tenant, sessions[8], 9).is_empty());
+        assert!(tails.0.lock().unwrap().weight <= ROOM);
+    }
+}
