@@ -7,7 +7,7 @@ use std::{env, fs};
 use anyhow::{Context as _, bail};
 use clap::Args;
 use holdfast_directory::{Actor, Directory, NewKey, NewProvider, ProviderKind, SCOPES, Seal};
-use holdfast_kit::config;
+use holdfast_kit::config::{self, Secrets};
 use holdfast_pg::Pools;
 use holdfast_types::{ModelId, TenantId};
 use secrecy::{ExposeSecret as _, SecretString};
@@ -49,16 +49,6 @@ pub struct BootstrapArgs {
 pub struct Config {
     database: holdfast_pg::Config,
     secrets: Secrets,
-}
-
-/// The table `[secrets]`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-struct Secrets {
-    #[serde(serialize_with = "config::masked")]
-    kek: SecretString,
-    #[serde(serialize_with = "config::masked")]
-    pepper: SecretString,
 }
 
 /// A tenant that somebody can log in to.

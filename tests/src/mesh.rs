@@ -258,10 +258,12 @@ impl Mesh {
     /// If the database refuses.
     pub async fn lapse_sends(&self, older: Duration) -> anyhow::Result<u64> {
         let left = holdfast_session::SENDING.saturating_sub(older).as_secs_f64();
+        // What is only claimed lapses by itself.
+        let handover = holdfast_session::HANDOVER.as_secs_f64();
         self.admin(&format!(
             "update session.deliveries set lease_until = clock_timestamp() - interval '1 second'
-             where state in ('pending', 'sending') and lease_until < clock_timestamp() + {left} * interval '1 second'
-               and lease_until > clock_timestamp()"
+             where state = 'sending' and lease_until < clock_timestamp() + {left} * interval '1 second'
+               and lease_until > clock_timestamp() + {handover} * interval '1 second'"
         ))
         .await
     }

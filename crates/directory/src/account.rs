@@ -6,12 +6,10 @@ use holdfast_types::{AccountId, account_name};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::Error;
-
-/// The channels that there are, and the secret that an account on each cannot do without.
-///
-/// What else an account may hold is the channel's own affair: its bridge reads it.
-pub const CHANNELS: [(&str, &str); 2] = [("telegram", "token"), ("webhook", "secret")];
+use crate::{
+    Error,
+    channel::{self, CHANNELS},
+};
 
 const LONGEST: usize = 16 * 1024;
 
@@ -52,7 +50,7 @@ impl fmt::Debug for OpenAccount {
 /// A channel account to make, or what one is to become.
 #[derive(Clone)]
 pub struct NewAccount {
-    /// The channel, of [`CHANNELS`]; it never changes, so an update may leave it empty.
+    /// The channel, of [`CHANNELS`](crate::channel::CHANNELS); it never changes, so an update may leave it empty.
     pub channel: String,
     /// Its name; any text becomes one, and an empty one is `default`.
     pub name: String,
@@ -99,6 +97,14 @@ impl NewAccount {
             }
         }
         Ok(self)
+    }
+
+    /// Refuses what its channel's bridge could not use, with these secrets.
+    pub(crate) fn check_use(&self, secrets: &Value) -> Result<(), Error> {
+        let told = |why: channel::Unusable| {
+            Error::Invalid(format!("this {} account could not be served: {why}", self.channel))
+        };
+        channel::check(&self.channel, &self.settings, secrets).map_err(told)
     }
 }
 

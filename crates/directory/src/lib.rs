@@ -7,6 +7,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
 //! | `store` | every query |
@@ -24,6 +25,7 @@ mod account;
 mod actor;
 mod agent;
 mod cache;
+pub mod channel;
 mod directory;
 mod error;
 mod key;
@@ -35,8 +37,9 @@ mod store;
 mod tenant;
 mod token;
 mod verbs;
+mod web;
 
-pub use account::{Account, CHANNELS, NewAccount, OpenAccount};
+pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
 pub use agent::{Agent, AgentCard, NewAgent, Settings};
 pub use directory::Directory;

@@ -5,7 +5,7 @@ use std::fmt;
 use holdfast_types::ModelId;
 use secrecy::SecretString;
 
-use crate::{Error, tenant::check_name};
+use crate::{Error, tenant::check_name, web};
 
 /// The provider that every tenant has without setting it up: offline, and it says so.
 pub(crate) const DEMO: &str = "demo";
@@ -138,11 +138,8 @@ fn check_url(url: &str) -> Result<(), Error> {
     if url.is_empty() {
         return Ok(());
     }
-    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let wrong = |c: char| c.is_whitespace() || c.is_control();
-    let host = rest.unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
     // A password in a URL ends up in logs.
-    if host.is_empty() || host.contains('@') || url.len() > LONGEST_URL || url.contains(wrong) {
+    if web::host(url).is_none_or(|host| host.contains('@')) || url.len() > LONGEST_URL {
         return Err(Error::Invalid(
             "a provider's `base_url` begins with https:// or http://, as in \
              `https://api.openai.com/v1`, and holds no password"

@@ -17,6 +17,7 @@
 //! the command line has some of its own, and Kubernetes adds one for each port
 //! of each `Service`; one that looks like a misspelt setting is refused still.
 
+mod shared;
 mod spelling;
 
 use std::{fs, path::Path};
@@ -30,6 +31,7 @@ use figment::{
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Serialize, Serializer, de::DeserializeOwned};
 
+pub use self::shared::{Mesh, Secrets};
 use self::spelling::{any_of, is_near, near};
 
 /// Every table that a file may have; a service passes over those that its struct lacks.

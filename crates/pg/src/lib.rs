@@ -6,6 +6,7 @@
 
 mod config;
 mod error;
+mod keep;
 mod migrate;
 mod pool;
 mod system_tx;
@@ -15,5 +16,5 @@ pub use config::Config;
 pub use error::{is_unique_violation, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::{Pools, wait_for};
-pub use system_tx::SystemTx;
+pub use system_tx::{Once, SystemTx};
 pub use tenant_tx::TenantTx;

@@ -44,7 +44,9 @@ pub async fn migrate(admin_url: &str) -> Result<i64, MigrateError> {
 /// If the database does not answer.
 pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select coalesce(max(version), 0) from _sqlx_migrations where success";
-    match sqlx::query_scalar::<_, i64>(SQL).fetch_one(pools.system_pool()).await {
+    let mut once = pools.once().await?;
+    let newest_there = sqlx::query_scalar::<_, i64>(SQL).fetch_one(once.conn()).await;
+    match newest_there {
         Ok(have) if have < newest() => {
             Ok(Some(format!("its schema is version {have}, and this binary needs {}", newest())))
         }

@@ -4,19 +4,16 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use secrecy::ExposeSecret as _;
-use sqlx::{
-    ConnectOptions as _, PgPool,
-    postgres::{PgConnectOptions, PgPoolOptions},
-};
+use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tracing::{info, warn};
 
-use crate::{Config, SystemTx, TenantTx};
+use crate::{Config, Once, SystemTx, TenantTx, keep::Keep};
 
 /// The pools of one process. Cloning shares them.
 #[derive(Debug, Clone)]
 pub struct Pools {
-    app: PgPool,
-    system: PgPool,
+    app: Keep,
+    system: Keep,
 }
 
 /// How often a service that waits for its database says so.
@@ -29,17 +26,8 @@ impl Pools {
     ///
     /// If the URL is not one.
     pub fn lazy(config: &Config, service: &str) -> anyhow::Result<Self> {
-        let pool = |role: &str, size: u32| -> anyhow::Result<PgPool> {
-            let options = options(config, service, role)?;
-            Ok(PgPoolOptions::new()
-                .max_connections(size)
-                .acquire_timeout(config.acquire_timeout)
-                .idle_timeout(Duration::from_secs(300))
-                .max_lifetime(Duration::from_secs(3600))
-                // A ping before each use would double the round trips; a dead connection's
-                // first error is transient, and the caller tries again.
-                .test_before_acquire(false)
-                .connect_lazy_with(options))
+        let pool = |role: &str, size: u32| -> anyhow::Result<Keep> {
+            Ok(Keep::new(options(config, service, role)?, size, config.acquire_timeout))
         };
         Ok(Self {
             app: pool("holdfast_app", config.pool_size)?,
@@ -65,10 +53,13 @@ impl Pools {
         SystemTx::begin(&self.system).await
     }
 
-    /// The system role's pool, for a single statement that is its own transaction.
-    #[must_use]
-    pub const fn system_pool(&self) -> &PgPool {
-        &self.system
+    /// A connection of the system role, for a single statement that is its own transaction.
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection to be had.
+    pub async fn once(&self) -> sqlx::Result<Once> {
+        Once::begin(&self.system).await
     }
 
     /// Asks the database whether it is there.
@@ -77,7 +68,10 @@ impl Pools {
     ///
     /// If it is not.
     pub async fn ping(&self) -> sqlx::Result<()> {
-        sqlx::query("select 1").execute(&self.system).await.map(|_| ())
+        let mut once = self.once().await?;
+        sqlx::query("select 1").execute(once.conn()).await?;
+        once.done();
+        Ok(())
     }
 
     /// Closes the connections.

@@ -1,7 +1,9 @@
 //! The only way to a tenant's rows.
 
 use holdfast_types::TenantId;
-use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
+
+use crate::keep::{Keep, Lent};
 
 /// A transaction that sees one tenant's rows and no others.
 ///
@@ -12,7 +14,7 @@ use sqlx::{AssertSqlSafe, PgConnection, PgPool, Postgres, Transaction};
 #[derive(Debug)]
 pub struct TenantTx {
     tenant: TenantId,
-    inner: Transaction<'static, Postgres>,
+    lent: Lent,
 }
 
 impl TenantTx {
@@ -21,12 +23,14 @@ impl TenantTx {
     /// # Errors
     ///
     /// If there is no connection to be had.
-    pub(crate) async fn begin(pool: &PgPool, tenant: TenantId) -> sqlx::Result<Self> {
+    pub(crate) async fn begin(keep: &Keep, tenant: TenantId) -> sqlx::Result<Self> {
         // One round trip for both. `local` ends the setting with the transaction: the
         // connection goes back to the pool knowing nothing of this tenant. What is put into
         // the text is a UUID's own hexadecimal form, so nothing can hide in it.
-        let begin = format!("begin; set local holdfast.tenant_id = '{}'", tenant.as_uuid());
-        Ok(Self { tenant, inner: pool.begin_with(AssertSqlSafe(begin)).await? })
+        let begin = format!("BEGIN; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
+        let mut lent = keep.lend().await?;
+        lent.conn().execute(AssertSqlSafe(begin)).await?;
+        Ok(Self { tenant, lent })
     }
 
     /// The tenant whose rows these are.
@@ -37,19 +41,19 @@ impl TenantTx {
 
     /// The connection, for a query.
     pub fn conn(&mut self) -> &mut PgConnection {
-        &mut self.inner
+        self.lent.conn()
     }
 
     /// Undoes the writes and lets go of the locks, now.
     ///
-    /// Dropping does the same a little later, when the pool gets to it; until then others skip
-    /// or wait for the rows that were locked.
+    /// Dropping does the same a little later, in the background; until then others skip or wait
+    /// for the rows that were locked.
     ///
     /// # Errors
     ///
     /// If the connection is lost; the server then undoes them.
     pub async fn rollback(self) -> sqlx::Result<()> {
-        self.inner.rollback().await
+        self.lent.undo().await
     }
 
     /// Makes the writes last. Dropping the transaction instead undoes them.
@@ -57,7 +61,15 @@ impl TenantTx {
     /// # Errors
     ///
     /// If the connection is lost, in which case they may have lasted all the same.
-    pub async fn commit(self) -> sqlx::Result<()> {
-        self.inner.commit().await
+    pub async fn commit(mut self) -> sqlx::Result<()> {
+        self.lent.conn().execute("COMMIT").await?;
+        self.lent.done();
+        Ok(())
+    }
+
+    /// Ends a transaction that only read, without waiting for the server's answer.
+    pub fn finish_reading(self) {
+        // Dropping undoes it, and there is nothing to undo.
+        drop(self);
     }
 }

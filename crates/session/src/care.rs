@@ -129,7 +129,7 @@ impl Sessions {
             select delivery_id, session_id, run_id, channel, account_id, target->>'chat' as chat, state,
                    attempt, reason, platform_id, created_at, finished_at
             from session.deliveries
-            where tenant_id = $1 and ($2::text is null or state = $2)
+            where tenant_id = $1 and part >= 0 and ($2::text is null or state = $2)
             order by created_at desc limit $3";
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<DeliveryRow> = sqlx::query_as(SQL)
@@ -266,10 +266,11 @@ impl Sessions {
         const DELIVERIES: &str = "
             select state, count(*) from session.deliveries
             where state in ('pending', 'sending', 'unknown', 'dead') group by 1";
-        let system = self.pools.system_pool();
+        let mut once = self.pools.once().await?;
         let (waiting_sessions, oldest): (i64, i64) =
-            sqlx::query_as(READY).fetch_one(system).await?;
-        let deliveries = sqlx::query_as(DELIVERIES).fetch_all(system).await?;
+            sqlx::query_as(READY).fetch_one(once.conn()).await?;
+        let deliveries = sqlx::query_as(DELIVERIES).fetch_all(once.conn()).await?;
+        once.done();
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
         Ok(Gauges { waiting_sessions, oldest_wait, deliveries })
     }

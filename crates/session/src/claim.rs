@@ -9,6 +9,7 @@ use crate::{
     Claim, Completed, Error, Renewed, Sessions,
     complete::{Rest, rest},
     sessions::lock_claimed,
+    sweep::SUSPECT,
 };
 use holdfast_types::Wait;
 
@@ -22,13 +23,16 @@ impl Sessions {
     /// One statement, which is its own transaction; it waits for nobody and, if nothing is ready,
     /// writes nothing.
     ///
+    /// Of sessions that lost [`SUSPECT`] runners it takes one, and none while this runner has one
+    /// that has made no progress yet; those behind them in the order are taken all the same.
+    ///
     /// # Errors
     ///
     /// If the database does not answer. Sessions may then have been taken; their leases lapse.
     pub async fn claim(&self, runner: RunnerId, slots: u32) -> Result<Vec<Claim>, Error> {
         const SQL: &str = "
             with ready as materialized (
-                select l.tenant_id, l.session_id, l.workspace
+                select l.tenant_id, l.session_id, l.workspace, l.fair_key, l.attempts
                 from session.session_lease l
                 where l.state = 'READY' and l.fair_key is not null and l.paused is null
                   and l.ready_at <= clock_timestamp()
@@ -36,14 +40,22 @@ impl Sessions {
                       select from session.workspace_lease w
                       where w.tenant_id = l.tenant_id and w.workspace = l.workspace
                         and w.session_id <> l.session_id and w.lease_until > clock_timestamp()))
+                  -- Asked once, and only if there is a suspect.
+                  and (l.attempts < $4 or not exists (
+                      select from session.session_lease h
+                      where h.state = 'RUNNING' and h.owner = $1 and h.attempts > $4))
                 order by l.fair_key
                 limit $2
                 for update of l skip locked),
+            chosen as materialized (
+                select * from ready
+                where attempts < $4 or session_id = (
+                    select session_id from ready where attempts >= $4 order by fair_key limit 1)),
             rooms as (
                 insert into session.workspace_lease as w (tenant_id, workspace, session_id, lease_until)
                 select distinct on (tenant_id, workspace)
                        tenant_id, workspace, session_id, clock_timestamp() + $3 * interval '1 second'
-                from ready where workspace is not null
+                from chosen where workspace is not null
                 order by tenant_id, workspace, session_id
                 on conflict (tenant_id, workspace) do update
                     set session_id = excluded.session_id, lease_until = excluded.lease_until
@@ -54,7 +66,7 @@ impl Sessions {
                 update session.session_lease l
                 set state = 'RUNNING', epoch = l.epoch + 1, owner = $1, attempts = l.attempts + 1,
                     lease_until = clock_timestamp() + $3 * interval '1 second'
-                from ready r
+                from chosen r
                 where l.tenant_id = r.tenant_id and l.session_id = r.session_id
                   and (r.workspace is null or exists (
                       select from rooms where rooms.tenant_id = r.tenant_id
@@ -64,12 +76,15 @@ impl Sessions {
                    setval('session.vclock', greatest(fair_key, (select last_value from session.vclock)))
             from taken";
 
+        let mut once = self.pools.once().await?;
         let rows: Vec<(Uuid, Uuid, i64, i32, i64)> = sqlx::query_as(SQL)
             .bind(runner.as_uuid())
             .bind(i64::from(slots))
             .bind(self.lease.as_secs_f64())
-            .fetch_all(self.pools.system_pool())
+            .bind(SUSPECT)
+            .fetch_all(once.conn())
             .await?;
+        once.done();
         Ok(rows
             .into_iter()
             .map(|(tenant, session, epoch, attempts, _)| Claim {
@@ -110,14 +125,16 @@ impl Sessions {
         if held.is_empty() {
             return Ok(Vec::new());
         }
+        let mut once = self.pools.once().await?;
         let rows: Vec<(Uuid, Uuid, i64, bool, i64, i64)> = sqlx::query_as(SQL)
             .bind(runner.as_uuid())
             .bind(held.iter().map(|claim| claim.tenant.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.session.as_uuid()).collect::<Vec<_>>())
             .bind(held.iter().map(|claim| claim.epoch).collect::<Vec<_>>())
             .bind(self.lease.as_secs_f64())
-            .fetch_all(self.pools.system_pool())
+            .fetch_all(once.conn())
             .await?;
+        once.done();
         Ok(rows
             .into_iter()
             .map(|(tenant, session, epoch, pause, cancel_upto, next_in)| Renewed {
@@ -181,9 +198,12 @@ impl Sessions {
     pub async fn yield_to(&self, claim: &Claim, wait: Wait) -> Result<Completed, Error> {
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        let completed =
-            rest(&mut tx, &lease, Rest { finished: 0, entries: 0, replies: 0, wait: &wait })
-                .await?;
+        let completed = rest(
+            &mut tx,
+            &lease,
+            Rest { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
+        )
+        .await?;
         tx.commit().await?;
         Ok(completed)
     }
@@ -198,8 +218,9 @@ impl Sessions {
             select (extract(epoch from min(ready_at) - clock_timestamp()) * 1000)::bigint
             from session.session_lease
             where state = 'READY' and fair_key is not null and paused is null";
-        let millis: Option<i64> =
-            sqlx::query_scalar(SQL).fetch_one(self.pools.system_pool()).await?;
+        let mut once = self.pools.once().await?;
+        let millis: Option<i64> = sqlx::query_scalar(SQL).fetch_one(once.conn()).await?;
+        once.done();
         Ok(millis.map(|millis| Duration::from_millis(u64::try_from(millis).unwrap_or(0))))
     }
 }

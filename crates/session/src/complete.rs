@@ -28,25 +28,28 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
-        let finished = finish(&mut tx, &lease, &completion).await?;
         if replies > 0 {
             deliver(&mut tx, claim.session, completion.run, lease.next_out, &completion.deliveries)
                 .await?;
         }
-        let completed =
-            rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &completion.wait })
-                .await?;
+        let finishes = Rest {
+            finished: count(completion.done.len()),
+            finishes: &completion.done,
+            entries,
+            replies,
+            wait: &completion.wait,
+        };
+        let completed = end(&mut tx, &lease, &completion, finishes).await?;
         tx.commit().await?;
         Ok(completed)
     }
 }
 
-/// Writes what happened last, marks the turn's messages, records the run, counts what it cost and tells whoever listens.
-///
-/// Says how many messages it finished.
-async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i64, Error> {
-    const SQL: &str = "
-        with entries as (
+/// The parts of a statement that write what happened last, mark the turn's messages, record the
+/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`.
+macro_rules! finish {
+    () => {
+        "entries as (
             insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
             select $1, $2, e.seq, $12, $3, e.kind, e.body
             from unnest($16::bigint[], $17::text[], $18::jsonb[]) as e (seq, kind, body)),
@@ -75,14 +78,115 @@ async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i6
             insert into session.events (tenant_id, family, session_id, name, payload)
             values ($1, 'runs', $2, 'RunFinished',
                     jsonb_build_object('run', $3::uuid, 'outcome', $4::text, 'steps', $8::integer,
-                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)))
-        select count(*) from finished";
+                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)))"
+    };
+}
+
+/// The parts of a statement that put a session to rest or in the queue again, and let the next of
+/// its tenant have its place.
+///
+/// `next` takes what another transaction holds for taken: it is looked at again by whoever holds
+/// it, and by the sweep.
+macro_rules! rest {
+    (
+        queue $queue:literal, turn $turn:literal, state $state:literal, wait $wait:literal,
+        deadline $deadline:literal, entries $entries:literal, finished $finished:literal,
+        replies $replies:literal, epoch $epoch:literal, workspace $workspace:literal,
+        returning $returning:literal
+    ) => {
+        concat!(
+            "next as (
+                select session_id from session.session_lease
+                where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
+                  and session_id <> $2
+                order by ready_at limit 1
+                for update skip locked),
+            place as materialized (select fair_key, step from session.place($1, ",
+            $turn,
+            ")),
+            moved as (
+                insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+                select $1, session.shard($2),
+                       case when ",
+            $queue,
+            " or exists (select from next) then 0 else -1 end,
+                       case when ",
+            $queue,
+            " or exists (select from next)
+                            then fair_key + step else 0 end
+                from place
+                on conflict (tenant_id, shard) do update
+                    set in_flight = f.in_flight + excluded.in_flight,
+                        vfinish = greatest(f.vfinish, excluded.vfinish)),
+            promoted as (
+                update session.session_lease l set fair_key = place.fair_key
+                from place, next
+                where l.tenant_id = $1 and l.session_id = next.session_id),
+            freed as (
+                update session.workspace_lease set session_id = null, lease_until = null
+                where tenant_id = $1 and workspace = ",
+            $workspace,
+            " and session_id = $2)
+            update session.session_lease l
+            set state = ",
+            $state,
+            ", wait = ",
+            $wait,
+            ",
+                wait_until = clock_timestamp() + ",
+            $deadline,
+            " * interval '1 millisecond',
+                owner = null, lease_until = null,
+                ready_at = case when ",
+            $state,
+            " = 'READY' then clock_timestamp() end,
+                fair_key = case when ",
+            $queue,
+            " and not exists (select from next)
+                                then place.fair_key end,
+                next_entry = l.next_entry + ",
+            $entries,
+            ", done_in = l.done_in + ",
+            $finished,
+            ",
+                next_out = l.next_out + ",
+            $replies,
+            ", attempts = 0, ended = false
+            from place
+            where l.tenant_id = $1 and l.session_id = $2 and l.epoch = ",
+            $epoch,
+            "
+            returning exists (select from next)",
+            $returning
+        )
+    };
+}
+
+/// Ends a turn in one statement: the session's row and its tenant's counters are held until it
+/// commits, and the fewer round trips that takes, the fewer wait.
+async fn end(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    end: &Completion,
+    rest: Rest<'_>,
+) -> Result<Completed, Error> {
+    const SQL: &str = concat!(
+        "with ",
+        finish!(),
+        ",",
+        rest!(
+            queue "$19", turn "$20", state "$21", wait "$22", deadline "$23", entries "$24",
+            finished "(select count(*) from finished)", replies "$25", epoch "$12",
+            workspace "$26", returning ", (select count(*) from finished)"
+        )
+    );
 
     let tenant = tx.tenant();
     let reply =
         end.reply.and_then(|index| i64::try_from(index).ok()).map(|at| lease.next_entry + at);
     let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    Ok(sqlx::query_scalar(SQL)
+    let next = Next::of(tx, lease, &rest).await?;
+    let row: Option<(bool, i64)> = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(end.run.as_uuid())
@@ -101,14 +205,33 @@ async fn finish(tx: &mut TenantTx, lease: &Lease, end: &Completion) -> Result<i6
         .bind((lease.next_entry..).take(end.entries.len()).collect::<Vec<i64>>())
         .bind(end.entries.iter().map(Entry::kind).collect::<Vec<_>>())
         .bind(end.entries.iter().map(Json).collect::<Vec<_>>())
-        .fetch_one(tx.conn())
-        .await?)
+        .bind(next.queue)
+        .bind(TURN)
+        .bind(next.state.as_str())
+        .bind(next.wait)
+        .bind(next.deadline)
+        .bind(rest.entries)
+        .bind(rest.replies)
+        .bind(lease.workspace.as_deref())
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some((promoted, finished)) = row else { return Err(Error::Fenced { held: lease.epoch }) };
+    if finished != rest.finished {
+        // Nobody but the holder of the claim finishes messages.
+        return Err(Error::Conflict(format!(
+            "a turn that ends {} messages found {finished} of them open",
+            rest.finished
+        )));
+    }
+    Ok(Completed { wake: next.queue || promoted, again: next.again })
 }
 
 /// What a turn's end changes in the lease.
 pub(crate) struct Rest<'a> {
-    /// Messages that were finished.
+    /// How many messages are finished by it.
     pub finished: i64,
+    /// Their places, if they are not marked yet.
+    pub finishes: &'a [i64],
     /// Entries that were written.
     pub entries: i64,
     /// Replies that were written.
@@ -125,60 +248,24 @@ pub(crate) async fn rest(
     lease: &Lease,
     rest: Rest<'_>,
 ) -> Result<Completed, Error> {
-    // `next` takes what another transaction holds for taken: it is looked at again by whoever
-    // holds it, and by the sweep.
-    const SQL: &str = "
-        with next as (
-            select session_id from session.session_lease
-            where tenant_id = $1 and state = 'READY' and fair_key is null and paused is null
-              and session_id <> $2
-            order by ready_at limit 1
-            for update skip locked),
-        place as materialized (select fair_key, step from session.place($1, $4)),
-        moved as (
-            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
-            select $1, session.shard($2),
-                   case when $3 or exists (select from next) then 0 else -1 end,
-                   case when $3 or exists (select from next) then fair_key + step else 0 end
-            from place
-            on conflict (tenant_id, shard) do update
-                set in_flight = f.in_flight + excluded.in_flight,
-                    vfinish = greatest(f.vfinish, excluded.vfinish)),
-        promoted as (
-            update session.session_lease l set fair_key = place.fair_key
-            from place, next
-            where l.tenant_id = $1 and l.session_id = next.session_id),
-        freed as (
-            update session.workspace_lease set session_id = null, lease_until = null
-            where tenant_id = $1 and workspace = $12 and session_id = $2)
-        update session.session_lease l
-        set state = $5, wait = $6,
-            wait_until = clock_timestamp() + $7 * interval '1 millisecond',
-            owner = null, lease_until = null,
-            ready_at = case when $5 = 'READY' then clock_timestamp() end,
-            fair_key = case when $3 and not exists (select from next) then place.fair_key end,
-            next_entry = l.next_entry + $8, done_in = l.done_in + $9, next_out = l.next_out + $10,
-            attempts = 0, ended = false
-        from place
-        where l.tenant_id = $1 and l.session_id = $2 and l.epoch = $11
-        returning exists (select from next)";
-
-    let again = lease.open() > rest.finished && wants_more(tx, lease, rest.wait).await?;
-    // A session that is held waits for nobody's place; resuming asks again.
-    let queue = again && !lease.paused;
-    let state = if again { State::Ready } else { rest.wait.state() };
-    let waits = !again && *rest.wait != Wait::Anything;
-    let deadline = rest.wait.deadline_ms().filter(|_| waits);
+    const SQL: &str = concat!(
+        "with ",
+        rest!(
+            queue "$3", turn "$4", state "$5", wait "$6", deadline "$7", entries "$8",
+            finished "$9", replies "$10", epoch "$11", workspace "$12", returning ""
+        )
+    );
 
     let tenant = tx.tenant();
+    let next = Next::of(tx, lease, &rest).await?;
     let promoted: Option<bool> = sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
-        .bind(queue)
+        .bind(next.queue)
         .bind(TURN)
-        .bind(state.as_str())
-        .bind(waits.then_some(Json(rest.wait)))
-        .bind(deadline.and_then(|ms| i64::try_from(ms).ok()))
+        .bind(next.state.as_str())
+        .bind(next.wait)
+        .bind(next.deadline)
         .bind(rest.entries)
         .bind(rest.finished)
         .bind(rest.replies)
@@ -187,24 +274,58 @@ pub(crate) async fn rest(
         .fetch_optional(tx.conn())
         .await?;
     let Some(promoted) = promoted else { return Err(Error::Fenced { held: lease.epoch }) };
-    Ok(Completed { wake: queue || promoted, again })
+    Ok(Completed { wake: next.queue || promoted, again: next.again })
 }
 
-/// Whether a message that is still open wakes a session that waits so.
+/// What a session is after a turn.
+struct Next<'a> {
+    /// Whether something that is here already wakes it.
+    again: bool,
+    /// Whether it asks for a place in the queue.
+    queue: bool,
+    state: State,
+    wait: Option<Json<&'a Wait>>,
+    /// In milliseconds from now.
+    deadline: Option<i64>,
+}
+
+impl<'a> Next<'a> {
+    async fn of(tx: &mut TenantTx, lease: &Lease, rest: &Rest<'a>) -> Result<Self, Error> {
+        let again =
+            lease.open() > rest.finished && wants_more(tx, lease, rest.wait, rest.finishes).await?;
+        let waits = !again && *rest.wait != Wait::Anything;
+        Ok(Self {
+            again,
+            // A session that is held waits for nobody's place; resuming asks again.
+            queue: again && !lease.paused,
+            state: if again { State::Ready } else { rest.wait.state() },
+            wait: waits.then_some(Json(rest.wait)),
+            deadline: rest
+                .wait
+                .deadline_ms()
+                .filter(|_| waits)
+                .and_then(|ms| i64::try_from(ms).ok()),
+        })
+    }
+}
+
+/// Whether a message that is open wakes a session that waits so, but for those at certain places.
 pub(crate) async fn wants_more(
     tx: &mut TenantTx,
     lease: &Lease,
     wait: &Wait,
+    but: &[i64],
 ) -> Result<bool, Error> {
     const SQL: &str = "
         select body from session.inbox
-        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')
+        where tenant_id = $1 and session_id = $2 and state in ('new', 'seen') and seq <> all($3)
         order by seq";
 
     let tenant = tx.tenant();
     let open: Vec<Json<Body>> = sqlx::query_scalar(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
+        .bind(but)
         .fetch_all(tx.conn())
         .await?;
     Ok(open.iter().any(|body| wakes(wait, &body.0)))

@@ -1,14 +1,20 @@
 //! Replies on their way to a channel.
 //!
-//! A delivery is committed as `sending` before the platform is called, and as
-//! `sent` after. What a crash leaves in `sending` may or may not have arrived:
-//! a keyed channel is asked again with the same key, on any other it becomes
-//! `unknown` and is never resent by itself.
+//! A delivery is claimed for a moment, without a look at what it says; then it
+//! is committed as `sending`, the platform is called, and it is committed as
+//! `sent`.
+//!
+//! | a bridge dies | the delivery |
+//! |---|---|
+//! | between claim and `sending` | was not sent: it is due again after [`HANDOVER`], and no try is counted |
+//! | in `sending`, on a keyed channel | may have arrived: it is sent again with the same key, after [`SENDING`] |
+//! | in `sending`, on any other | may have arrived: it becomes `unknown`, and is never resent by itself |
 
 use std::time::Duration;
 
 use holdfast_types::{DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId};
 use sqlx::types::Json;
+use tracing::warn;
 use uuid::Uuid;
 
 use crate::{Delivery, Error, Sent, Sessions, sessions::tenant_of};
@@ -16,8 +22,12 @@ use crate::{Delivery, Error, Sent, Sessions, sessions::tenant_of};
 /// How long a bridge may take over one send before another looks at it.
 pub const SENDING: Duration = Duration::from_secs(60);
 
+/// How long a bridge may take from claiming a part until it has committed that it is being sent.
+/// Later it may not begin: the part may be another's.
+pub const HANDOVER: Duration = Duration::from_secs(5);
+
 type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
-type Content = (Uuid, Uuid, Json<Target>, String, bool, Option<String>);
+type Content = (Uuid, Uuid, Json<Target>, String, bool, Option<String>, i32);
 
 impl Sessions {
     /// Takes up to `limit` parts of replies that are due on a kind of channel, and commits that
@@ -25,7 +35,8 @@ impl Sessions {
     ///
     /// # Errors
     ///
-    /// If the database does not answer. Parts may then have been taken; their leases lapse.
+    /// If the database does not answer. Parts may then have been taken, and are due again after
+    /// [`HANDOVER`]; what was begun before that is returned, and no error.
     pub async fn claim_deliveries(
         &self,
         channel: &str,
@@ -61,37 +72,46 @@ impl Sessions {
                 limit $3
                 for update skip locked)
             update session.deliveries d
-            set owner = $2, attempt = d.attempt + 1,
-                lease_until = clock_timestamp() + $5 * interval '1 second'
+            set owner = $2, lease_until = clock_timestamp() + $5 * interval '1 second'
             from due
             where d.tenant_id = due.tenant_id and d.session_id = due.session_id
               and d.out_seq = due.out_seq and d.part = due.part
             returning d.tenant_id, d.delivery_id, d.out_seq, d.part, d.attempt, due.ambiguous";
 
-        let system = self.pools.system_pool();
+        let mut once = self.pools.once().await?;
         if class == DeliveryClass::Plain {
-            sqlx::query(LOST).bind(channel).execute(system).await?;
+            sqlx::query(LOST).bind(channel).execute(once.conn()).await?;
         }
         let mut claimed: Vec<Claimed> = sqlx::query_as(DUE)
             .bind(channel)
             .bind(owner.as_uuid())
             .bind(limit)
             .bind(class != DeliveryClass::Plain)
-            .bind(self.sending.as_secs_f64())
-            .fetch_all(system)
+            .bind(HANDOVER.min(self.sending).as_secs_f64())
+            .fetch_all(once.conn())
             .await?;
+        once.done();
         claimed.sort_unstable();
 
         let mut deliveries = Vec::with_capacity(claimed.len());
         for group in claimed.chunk_by(|a, b| a.0 == b.0) {
-            deliveries.extend(self.begin(tenant_of(group[0].0), owner, group).await?);
+            match self.begin(tenant_of(group[0].0), owner, group).await {
+                Ok(begun) => deliveries.extend(begun),
+                Err(error) if deliveries.is_empty() => return Err(error),
+                // Those that were begun must be sent, or it would look as if they had been.
+                Err(error) => {
+                    warn!(%error, "some replies that were claimed wait until they are due again");
+                    break;
+                }
+            }
         }
         Ok(deliveries)
     }
 
     /// Commits that one tenant's claimed parts are being sent, and reads what they say.
     ///
-    /// Until then they are still pending: if this fails, nothing was sent and they are due again.
+    /// Until then they are as they were: if this fails, nothing was sent and they are due again.
+    /// The try is counted here, so that `owner` and `attempt` name one beginning and no other.
     async fn begin(
         &self,
         tenant: TenantId,
@@ -99,23 +119,26 @@ impl Sessions {
         claimed: &[Claimed],
     ) -> Result<Vec<Delivery>, Error> {
         const SQL: &str = "
-            update session.deliveries set state = 'sending'
+            update session.deliveries
+            set state = 'sending', attempt = attempt + 1,
+                lease_until = clock_timestamp() + $5 * interval '1 second'
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
-              and state in ('pending', 'sending')
-            returning session_id, run_id, target, body, split, trace";
+              and state in ('pending', 'sending') and lease_until > clock_timestamp()
+            returning session_id, run_id, target, body, split, trace, attempt";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
-        for (_, id, out_seq, part, attempt, ambiguous) in claimed {
+        for (_, id, out_seq, part, tried, ambiguous) in claimed {
             let row: Option<Content> = sqlx::query_as(SQL)
                 .bind(tenant.as_uuid())
                 .bind(id)
                 .bind(owner.as_uuid())
-                .bind(attempt)
+                .bind(tried)
+                .bind(self.sending.as_secs_f64())
                 .fetch_optional(tx.conn())
                 .await?;
-            // A session that was deleted takes its deliveries with it.
-            let Some((session, run, target, text, split, trace)) = row else { continue };
+            // The handover took too long, or its session was deleted.
+            let Some((session, run, target, text, split, trace, attempt)) = row else { continue };
             deliveries.push(Delivery {
                 tenant,
                 id: (*id).into(),
@@ -126,7 +149,7 @@ impl Sessions {
                 split,
                 out_seq: *out_seq,
                 part: *part,
-                attempt: *attempt,
+                attempt,
                 ambiguous: *ambiguous,
                 trace,
             });

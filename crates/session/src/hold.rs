@@ -180,7 +180,8 @@ impl Sessions {
         lease.paused = false;
 
         let resting = !matches!(lease.state, State::Ready | State::Running);
-        let wants = resting && lease.open() > 0 && wants_more(&mut tx, &lease, &lease.wait).await?;
+        let wants =
+            resting && lease.open() > 0 && wants_more(&mut tx, &lease, &lease.wait, &[]).await?;
         if lease.state == State::Ready || wants {
             let keep = if wants { KeepWait::No } else { KeepWait::Yes };
             resumed.wake |= make_ready(&mut tx, &lease, keep).await?;

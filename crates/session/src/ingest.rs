@@ -97,15 +97,13 @@ impl Sessions {
         }
 
         let ids: Vec<MessageId> = messages.iter().map(|_| MessageId::generate()).collect();
-        let stored = insert(&mut tx, &lease, messages, &ids, &hashes).await?;
-        if stored < messages.len() {
+        let Stored { count, wake } = store(&mut tx, &lease, messages, &ids, &hashes).await?;
+        if count < wanted {
             // Some were there already. Nothing of this transaction lasts; what is new comes
             // again by itself.
             tx.rollback().await?;
             return self.ingest_rest(tenant, messages, &hashes).await;
         }
-
-        let wake = ready(&mut tx, &lease, messages).await?;
         tx.commit().await?;
 
         let running = running(&lease);
@@ -240,75 +238,73 @@ impl Lease {
     }
 }
 
-/// Stores the messages; fewer than there are if some were there already.
-async fn insert(
+/// What storing came to.
+struct Stored {
+    /// How many messages are new; if fewer than all, the transaction must be undone.
+    count: i64,
+    /// After how long somebody should claim.
+    wake: Option<Duration>,
+}
+
+/// The first part of the statements below: the messages that are new.
+macro_rules! stored {
+    ($rest:literal) => {
+        concat!(
+            "with stored as (
+                 insert into session.inbox (tenant_id, session_id, seq, message_id, source, idem_key,
+                                            hash, body, mode, target, trace)
+                 select $1, $2, m.seq, m.id, m.source, m.idem_key, m.hash, m.body, m.mode, m.target,
+                        m.trace
+                 from unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bytea[],
+                             $8::jsonb[], $9::text[], $10::jsonb[], $11::text[])
+                      as m (seq, id, source, idem_key, hash, body, mode, target, trace)
+                 where not exists (
+                     select from session.tombstones t
+                     where t.tenant_id = $1 and t.source = m.source and t.idem_key = m.idem_key)
+                 on conflict on constraint inbox_idem_key do nothing
+                 returning 1)",
+            $rest
+        )
+    };
+}
+
+/// Stores the messages and takes them into account, and makes the session ready if one of them
+/// wakes it. One statement: a session's row and its tenant's counters are held until it commits.
+async fn store(
     tx: &mut TenantTx,
     lease: &Lease,
     messages: &[NewMessage],
     ids: &[MessageId],
     hashes: &[Vec<u8>],
-) -> Result<usize, Error> {
-    const SQL: &str = "
-        insert into session.inbox
-            (tenant_id, session_id, seq, message_id, source, idem_key, hash, body, mode, target, trace)
-        select $1, $2, m.seq, m.id, m.source, m.idem_key, m.hash, m.body, m.mode, m.target, m.trace
-        from unnest($3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::bytea[], $8::jsonb[],
-                    $9::text[], $10::jsonb[], $11::text[])
-             as m (seq, id, source, idem_key, hash, body, mode, target, trace)
-        where not exists (
-            select from session.tombstones t
-            where t.tenant_id = $1 and t.source = m.source and t.idem_key = m.idem_key)
-        on conflict on constraint inbox_idem_key do nothing";
-
-    let tenant = tx.tenant();
-    let seqs: Vec<i64> = (lease.next_in..).take(messages.len()).collect();
-    let stored = sqlx::query(SQL)
-        .bind(tenant.as_uuid())
-        .bind(lease.session.as_uuid())
-        .bind(seqs)
-        .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
-        .bind(messages.iter().map(|m| m.source.as_text()).collect::<Vec<_>>())
-        .bind(messages.iter().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())
-        .bind(hashes)
-        .bind(messages.iter().map(|m| Json(&m.body)).collect::<Vec<_>>())
-        .bind(messages.iter().map(|m| m.mode.as_str()).collect::<Vec<_>>())
-        .bind(messages.iter().map(|m| m.target.as_ref().map(Json)).collect::<Vec<_>>())
-        .bind(messages.iter().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
-        .execute(tx.conn())
-        .await?
-        .rows_affected();
-    Ok(usize::try_from(stored).unwrap_or(usize::MAX))
-}
-
-/// Takes the messages into account, and makes the session ready if one of them wakes it.
-///
-/// Says after how long somebody should claim.
-async fn ready(
-    tx: &mut TenantTx,
-    lease: &Lease,
-    messages: &[NewMessage],
-) -> Result<Option<Duration>, Error> {
-    const COUNT: &str = "
-        update session.session_lease set next_in = next_in + $3
-        where tenant_id = $1 and session_id = $2";
-    const GATHER: &str = "
-        update session.session_lease
-        set next_in = next_in + $3, ready_at = clock_timestamp() + $4 * interval '1 millisecond'
-        where tenant_id = $1 and session_id = $2";
-    const READY: &str = "
-        with place as materialized (
-            select fair_key, step from session.place($1, $5) where room),
-        admitted as (
-            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
-            select $1, session.shard($2), 1, fair_key + step from place
-            on conflict (tenant_id, shard) do update
-                set in_flight = f.in_flight + 1, vfinish = greatest(f.vfinish, excluded.vfinish))
-        update session.session_lease
-        set next_in = next_in + $3, state = 'READY', wait = null, wait_until = null, ended = false,
-            ready_at = clock_timestamp() + $4 * interval '1 millisecond',
-            fair_key = (select fair_key from place)
-        where tenant_id = $1 and session_id = $2
-        returning fair_key is not null";
+) -> Result<Stored, Error> {
+    const COUNT: &str = stored!(
+        " update session.session_lease
+         set next_in = next_in + $12
+         where tenant_id = $1 and session_id = $2
+         returning (select count(*) from stored), false"
+    );
+    const GATHER: &str = stored!(
+        " update session.session_lease
+         set next_in = next_in + $12,
+             ready_at = clock_timestamp() + $13 * interval '1 millisecond'
+         where tenant_id = $1 and session_id = $2
+         returning (select count(*) from stored), true"
+    );
+    const READY: &str = stored!(
+        ", place as materialized (
+             select fair_key, step from session.place($1, $14) where room),
+         admitted as (
+             insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+             select $1, session.shard($2), 1, fair_key + step from place
+             on conflict (tenant_id, shard) do update
+                 set in_flight = f.in_flight + 1, vfinish = greatest(f.vfinish, excluded.vfinish))
+         update session.session_lease
+         set next_in = next_in + $12, state = 'READY', wait = null, wait_until = null,
+             ended = false, ready_at = clock_timestamp() + $13 * interval '1 millisecond',
+             fair_key = (select fair_key from place)
+         where tenant_id = $1 and session_id = $2
+         returning (select count(*) from stored), fair_key is not null"
+    );
 
     let tenant = tx.tenant();
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
@@ -318,30 +314,34 @@ async fn ready(
         _ => Duration::ZERO,
     };
     let millis = i64::try_from(debounce.as_millis()).unwrap_or(i64::MAX);
-
     let crowded = lease.wait == Wait::Anything && lease.open() + count >= CROWD;
     let resting = !matches!(lease.state, State::Ready | State::Running);
-    if (waker.is_some() || crowded) && resting && !lease.paused {
-        let admitted: bool = sqlx::query_scalar(READY)
-            .bind(tenant.as_uuid())
-            .bind(lease.session.as_uuid())
-            .bind(count)
-            .bind(millis)
-            .bind(TURN)
-            .fetch_one(tx.conn())
-            .await?;
-        return Ok(admitted.then_some(debounce));
-    }
-
+    let wake = (waker.is_some() || crowded) && resting && !lease.paused;
     // Gathering starts its pause anew with each message; that is what a pause is.
     let gather = waker.is_some() && lease.state == State::Ready && !debounce.is_zero();
-    let query = sqlx::query(if gather { GATHER } else { COUNT })
+
+    let sql = match (wake, gather) {
+        (true, _) => READY,
+        (false, true) => GATHER,
+        (false, false) => COUNT,
+    };
+    let query = sqlx::query_as(sql)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
+        .bind((lease.next_in..).take(messages.len()).collect::<Vec<i64>>())
+        .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.source.as_text()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())
+        .bind(hashes)
+        .bind(messages.iter().map(|m| Json(&m.body)).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.mode.as_str()).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.target.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(messages.iter().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
         .bind(count);
-    let query = if gather { query.bind(millis) } else { query };
-    query.execute(tx.conn()).await?;
-    Ok(gather.then_some(debounce))
+    let query = if wake || gather { query.bind(millis) } else { query };
+    let query = if wake { query.bind(TURN) } else { query };
+    let (count, somebody): (i64, bool) = query.fetch_one(tx.conn()).await?;
+    Ok(Stored { count, wake: somebody.then_some(debounce) })
 }
 
 fn running(lease: &Lease) -> Option<Running> {

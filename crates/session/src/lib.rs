@@ -42,7 +42,7 @@ mod view;
 
 pub use care::Gauges;
 pub use claim::LEASE;
-pub use deliver::SENDING;
+pub use deliver::{HANDOVER, SENDING};
 pub use error::Error;
 pub use hold::{Held, Resumed};
 pub use model::{
@@ -53,5 +53,5 @@ pub use model::{
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
-pub use sweep::ATTEMPTS;
+pub use sweep::{ATTEMPTS, SUSPECT};
 pub use view::SessionFilter;

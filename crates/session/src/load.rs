@@ -93,7 +93,7 @@ impl Sessions {
             .bind(known)
             .fetch_optional(tx.conn())
             .await?;
-        tx.commit().await?;
+        tx.finish_reading();
         let Some(row) = row else { return Err(Error::Fenced { held: claim.epoch }) };
         let (
             key,

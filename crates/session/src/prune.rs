@@ -71,8 +71,9 @@ impl Sessions {
         const TENANTS: &str = "select tenant_id from control.tenants";
 
         let mut pruned = Pruned::default();
-        let tenants: Vec<Uuid> =
-            sqlx::query_scalar(TENANTS).fetch_all(self.pools.system_pool()).await?;
+        let mut once = self.pools.once().await?;
+        let tenants: Vec<Uuid> = sqlx::query_scalar(TENANTS).fetch_all(once.conn()).await?;
+        once.done();
         for tenant in tenants {
             let one = self.prune_tenant(tenant_of(tenant), keep).await?;
             pruned.rows += one.rows;
@@ -101,14 +102,15 @@ impl Sessions {
               and finished_at < clock_timestamp() - $2 * interval '1 second'";
         const RUNS: &str = "
             delete from session.runs
-            where tenant_id = $1 and finished_at < clock_timestamp() - $2 * interval '1 second'";
+            where tenant_id = $1 and steps >= 0
+              and finished_at < clock_timestamp() - $2 * interval '1 second'";
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
         const SESSIONS: &str = "
             select s.session_id from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
-            where s.tenant_id = $1 and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
+            where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
               and s.updated_at < clock_timestamp() - $2 * interval '1 second'
             limit 1000";
 

@@ -1,7 +1,15 @@
 //! The outbox of events: what others may like to know, on its way to the bus.
 //!
-//! An event is deleted in the transaction that published it: if that is cut
-//! short it is published again under the same id, which the bus knows.
+//! Events are read, published, and deleted when the bus has them, each on its
+//! own: a bus that is slow to answer holds no transaction, no row and no
+//! connection. What was published and not deleted is published again under the
+//! same id, which the bus knows for two minutes.
+//!
+//! ## What can go wrong
+//!
+//! Two runners that relay at once read the same events. Both publish them, the
+//! id makes it once, and the one whose deletion comes late has deleted nothing:
+//! by that it knows that another is at work, and stops. A process has one relay.
 
 use holdfast_types::{SessionId, TenantId};
 use sqlx::types::Json;
@@ -29,6 +37,9 @@ pub struct Event {
 impl Sessions {
     /// Publishes up to `batch` events, oldest first, and forgets those that were published.
     ///
+    /// Returns how many this call forgot. If they are fewer than `batch`, no more are waiting, one
+    /// could not be published, or another relay is doing the same: leave it to that one.
+    ///
     /// # Errors
     ///
     /// If the database does not answer; events may then be published again.
@@ -39,12 +50,17 @@ impl Sessions {
     ) -> Result<u64, Error> {
         const TAKE: &str = "
             select event_id, tenant_id, family, session_id, name, payload from session.events
-            order by event_id limit $1 for update skip locked";
-        const FORGET: &str = "delete from session.events where event_id = any($1)";
+            order by event_id limit $1";
+        // What another relay deletes at this moment is not waited for.
+        const FORGET: &str = "
+            delete from session.events where event_id in (
+                select event_id from session.events where event_id = any($1)
+                for update skip locked)";
 
         type Row = (i64, Uuid, String, Uuid, String, Json<serde_json::Value>);
-        let mut tx = self.pools.system().await?;
-        let rows: Vec<Row> = sqlx::query_as(TAKE).bind(batch).fetch_all(tx.conn()).await?;
+        let mut once = self.pools.once().await?;
+        let rows: Vec<Row> = sqlx::query_as(TAKE).bind(batch).fetch_all(once.conn()).await?;
+        once.done();
         let mut published = Vec::with_capacity(rows.len());
         for (id, tenant, family, session, name, payload) in rows {
             let (tenant, session) = (tenant.into(), session.into());
@@ -57,8 +73,9 @@ impl Sessions {
         if published.is_empty() {
             return Ok(0);
         }
-        sqlx::query(FORGET).bind(&published).execute(tx.conn()).await?;
-        tx.commit().await?;
-        Ok(published.len() as u64)
+        let mut once = self.pools.once().await?;
+        let forgotten = sqlx::query(FORGET).bind(&published).execute(once.conn()).await?;
+        once.done();
+        Ok(forgotten.rows_affected())
     }
 }

@@ -17,6 +17,10 @@ use crate::{
 /// Claims without progress after which the oldest unfinished message is given up.
 pub const ATTEMPTS: i32 = 5;
 
+/// Claims without progress after which a session is a suspect: a runner has no two of them at once,
+/// so that one that kills its runner takes no other along for the third time.
+pub const SUSPECT: i32 = 2;
+
 /// What the model is told of a call that was begun by a process that was lost.
 const UNKNOWN: &str = "the outcome of this call is unknown: it was begun, and then the process \
                        that ran it was lost; check before you do it again";
@@ -43,7 +47,7 @@ impl Sessions {
     /// Sessions whose lease ran out become ready again: at once the first time, then backed off.
     async fn free_orphans(&self) -> Result<u64, Error> {
         // The epoch grows here already, so that the old owner is fenced before there is a new one.
-        // Random, or sessions that a poison took along would be claimed, and lost, beside it again.
+        // Random, so that sessions that were lost together do not come back together.
         const RUNNING: &str = "
             with lost as (
                 select tenant_id, session_id from session.session_lease
@@ -76,13 +80,11 @@ impl Sessions {
             from lost where l.tenant_id = lost.tenant_id and l.session_id = lost.session_id";
 
         let mut freed = 0;
+        let mut once = self.pools.once().await?;
         for sql in [RUNNING, HELD] {
-            freed += sqlx::query(sql)
-                .bind(ATTEMPTS)
-                .execute(self.pools.system_pool())
-                .await?
-                .rows_affected();
+            freed += sqlx::query(sql).bind(ATTEMPTS).execute(once.conn()).await?.rows_affected();
         }
+        once.done();
         Ok(freed)
     }
 
@@ -93,8 +95,10 @@ impl Sessions {
             where state = 'RUNNING' and lease_until < clock_timestamp() and attempts >= $1
             limit 100";
 
+        let mut once = self.pools.once().await?;
         let found: Vec<(Uuid, Uuid)> =
-            sqlx::query_as(SQL).bind(ATTEMPTS).fetch_all(self.pools.system_pool()).await?;
+            sqlx::query_as(SQL).bind(ATTEMPTS).fetch_all(once.conn()).await?;
+        once.done();
         let mut dead = 0;
         for (tenant, session) in found {
             dead += u64::from(self.bury(tenant_of(tenant), session.into()).await?);
@@ -152,7 +156,8 @@ impl Sessions {
             where tenant_id = $1 and session_id = $2";
 
         let wait = lease.wait.clone();
-        rest(&mut tx, &lease, Rest { finished, entries, replies, wait: &wait }).await?;
+        rest(&mut tx, &lease, Rest { finished, finishes: &[], entries, replies, wait: &wait })
+            .await?;
         let tenant = tx.tenant();
         sqlx::query(CLEAR)
             .bind(tenant.as_uuid())
@@ -169,8 +174,9 @@ impl Sessions {
             select tenant_id, session_id from session.session_lease
             where wait_until < clock_timestamp() limit 100";
 
-        let found: Vec<(Uuid, Uuid)> =
-            sqlx::query_as(SQL).fetch_all(self.pools.system_pool()).await?;
+        let mut once = self.pools.once().await?;
+        let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(once.conn()).await?;
+        once.done();
         let mut ended = 0;
         for (tenant, session) in found {
             let mut tx = self.pools.tenant(tenant_of(tenant)).await?;
@@ -219,17 +225,19 @@ impl Sessions {
             from place, next
             where l.tenant_id = $1 and l.session_id = next.session_id";
 
+        let mut once = self.pools.once().await?;
         let tenants: Vec<Uuid> =
-            sqlx::query_scalar(TENANTS).bind(TURN).fetch_all(self.pools.system_pool()).await?;
+            sqlx::query_scalar(TENANTS).bind(TURN).fetch_all(once.conn()).await?;
         let mut promoted = 0;
         for tenant in tenants {
             promoted += sqlx::query(SQL)
                 .bind(tenant)
                 .bind(TURN)
-                .execute(self.pools.system_pool())
+                .execute(once.conn())
                 .await?
                 .rows_affected();
         }
+        once.done();
         Ok(promoted)
     }
 }

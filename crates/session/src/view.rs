@@ -26,28 +26,35 @@ pub struct SessionFilter {
     pub after: Option<SessionId>,
 }
 
-const SESSION: &str = "
-    select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
-           l.next_in - 1 - l.done_in as waiting, s.turns, s.input_tokens, s.cached_tokens,
-           s.output_tokens, s.last_target, s.created_at, s.updated_at
-    from session.sessions s join session.session_lease l using (tenant_id, session_id)
-    where s.tenant_id = $1 and ($2::uuid is null or s.session_id = $2)
-      and ($3::uuid is null or s.agent_id = $3) and ($4::text is null or s.kind = $4)
-      and ($5::uuid is null or s.session_id < $5)
-    order by s.session_id desc
-    limit $6";
+/// What is asked of sessions, with the words that say of which.
+macro_rules! session {
+    ($which:literal) => {
+        concat!(
+            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
+                    l.next_in - 1 - l.done_in as waiting, s.turns, s.input_tokens, s.cached_tokens,
+                    s.output_tokens, s.last_target, s.created_at, s.updated_at
+             from session.sessions s join session.session_lease l using (tenant_id, session_id)
+             where s.tenant_id = $1 and ",
+            $which
+        )
+    };
+}
 
-const RUN: &str = "
-    select r.run_id, r.session_id, r.agent_id, r.outcome, r.reason, r.steps, r.model,
-           r.input_tokens, r.cached_tokens, r.output_tokens, e.body->>'text' as text,
-           r.started_at, r.finished_at
-    from session.runs r
-    left join session.entries e on e.tenant_id = r.tenant_id and e.session_id = r.session_id
-                               and e.seq = r.reply_seq
-    where r.tenant_id = $1 and ($2::uuid is null or r.run_id = $2)
-      and ($3::uuid is null or r.session_id = $3)
-    order by r.finished_at desc
-    limit $4";
+/// What is asked of turns, with the words that say of which.
+macro_rules! run {
+    ($which:literal) => {
+        concat!(
+            "select r.run_id, r.session_id, r.agent_id, r.outcome, r.reason, r.steps, r.model,
+                    r.input_tokens, r.cached_tokens, r.output_tokens, e.body->>'text' as text,
+                    r.started_at, r.finished_at
+             from session.runs r
+             left join session.entries e on e.tenant_id = r.tenant_id
+                   and e.session_id = r.session_id and e.seq = r.reply_seq
+             where r.tenant_id = $1 and ",
+            $which
+        )
+    };
+}
 
 impl Sessions {
     /// The session that a key or an alias names.
@@ -81,14 +88,11 @@ impl Sessions {
     ///
     /// If there is none of that id in the tenant, or the database does not answer.
     pub async fn session(&self, tenant: TenantId, id: SessionId) -> Result<SessionView, Error> {
+        const SQL: &str = session!("s.session_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let row: Option<SessionRow> = sqlx::query_as(SESSION)
+        let row: Option<SessionRow> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(id.as_uuid())
-            .bind(None::<Uuid>)
-            .bind(None::<String>)
-            .bind(None::<Uuid>)
-            .bind(1_i64)
             .fetch_optional(tx.conn())
             .await?;
         tx.commit().await?;
@@ -105,10 +109,15 @@ impl Sessions {
         tenant: TenantId,
         filter: SessionFilter,
     ) -> Result<Vec<SessionView>, Error> {
+        const SQL: &str = session!(
+            "s.kind <> ''
+             and ($2::uuid is null or s.agent_id = $2) and ($3::text is null or s.kind = $3)
+             and ($4::uuid is null or s.session_id < $4)
+             order by s.session_id desc limit $5"
+        );
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<SessionRow> = sqlx::query_as(SESSION)
+        let rows: Vec<SessionRow> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
-            .bind(None::<Uuid>)
             .bind(filter.agent.map(AgentId::as_uuid))
             .bind(filter.kind.map(SessionKind::as_str))
             .bind(filter.after.map(SessionId::as_uuid))
@@ -164,14 +173,17 @@ impl Sessions {
         session: Option<SessionId>,
         limit: i64,
     ) -> Result<Vec<RunView>, Error> {
+        const ALL: &str = run!("r.steps >= 0 order by r.finished_at desc limit $2");
+        const ITS: &str = run!("r.session_id = $3 order by r.finished_at desc limit $2");
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<RunRow> = sqlx::query_as(RUN)
+        let query = sqlx::query_as(if session.is_some() { ITS } else { ALL })
             .bind(tenant.as_uuid())
-            .bind(None::<Uuid>)
-            .bind(session.map(SessionId::as_uuid))
-            .bind(limit)
-            .fetch_all(tx.conn())
-            .await?;
+            .bind(limit);
+        let query = match session {
+            Some(session) => query.bind(session.as_uuid()),
+            None => query,
+        };
+        let rows: Vec<RunRow> = query.fetch_all(tx.conn()).await?;
         tx.commit().await?;
         if let Some(session) = session
             && rows.is_empty()
@@ -195,12 +207,11 @@ impl Sessions {
             select seq, run_id, body, created_at from session.entries
             where tenant_id = $1 and session_id = $2 and run_id = $3
             order by seq limit 1000";
+        const RUN: &str = run!("r.run_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
         let row: Option<RunRow> = sqlx::query_as(RUN)
             .bind(tenant.as_uuid())
             .bind(run.as_uuid())
-            .bind(None::<Uuid>)
-            .bind(1_i64)
             .fetch_optional(tx.conn())
             .await?;
         let Some(row) = row else {
@@ -261,16 +272,23 @@ impl Sessions {
     /// If the database does not answer.
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
         const SESSIONS: &str = "
-            select case when paused is not null then 'PAUSE' else state end, count(*)
-            from session.session_lease where tenant_id = $1 group by 1 order by 1";
+            select case when l.paused is not null then 'PAUSE' else l.state end, count(*)
+            from session.sessions s join session.session_lease l using (tenant_id, session_id)
+            where s.tenant_id = $1 and s.kind <> '' group by 1 order by 1";
         const DELIVERIES: &str = "
-            select state, count(*) from session.deliveries where tenant_id = $1 group by 1 order by 1";
+            select state, count(*) from session.deliveries
+            where tenant_id = $1 and part >= 0 group by 1 order by 1";
+        // What waits is counted by the sessions that it waits in, so that what is finished is not
+        // read.
         const INBOX: &str = "
-            select count(*) filter (where state in ('new', 'seen')),
-                   coalesce((extract(epoch from clock_timestamp()
-                       - min(accepted_at) filter (where state in ('new', 'seen'))) * 1000)::bigint, 0),
-                   count(*) filter (where state = 'dead')
-            from session.inbox where tenant_id = $1 and state in ('new', 'seen', 'dead')";
+            select count(i.seq),
+                   coalesce((extract(epoch from clock_timestamp() - min(i.accepted_at)) * 1000)::bigint, 0),
+                   (select count(*) from session.inbox where tenant_id = $1 and state = 'dead')
+            from session.sessions s
+            join session.session_lease l using (tenant_id, session_id)
+            join session.inbox i on i.tenant_id = l.tenant_id and i.session_id = l.session_id
+                 and i.state in ('new', 'seen')
+            where s.tenant_id = $1 and s.kind <> '' and l.next_in - 1 > l.done_in";
         let mut tx = self.pools.tenant(tenant).await?;
         let sessions = sqlx::query_as(SESSIONS).bind(tenant.as_uuid()).fetch_all(tx.conn()).await?;
         let deliveries =

@@ -3,9 +3,8 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
-use holdfast_kit::{config, telemetry};
+use holdfast_kit::{config::Secrets, telemetry};
 use holdfast_session::LEASE;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 /// The settings of a process that runs agents: the tables it shares with others, and its own.
@@ -24,18 +23,6 @@ pub struct Config {
     pub secrets: Secrets,
     /// The runner itself.
     pub runner: Runner,
-}
-
-/// The table `[secrets]`.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Secrets {
-    /// The key that encrypts stored secrets: 32 bytes in base64.
-    #[serde(serialize_with = "config::masked")]
-    pub kek: SecretString,
-    /// What API keys are hashed with.
-    #[serde(serialize_with = "config::masked")]
-    pub pepper: SecretString,
 }
 
 /// The table `[runner]`.
@@ -169,6 +156,8 @@ impl Runner {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kit::config;
+
     use super::*;
 
     #[test]

@@ -53,4 +53,4 @@ mod upkeep;
 mod worker;
 
 pub use app::App;
-pub use config::{Config, Runner, Secrets};
+pub use config::{Config, Runner};

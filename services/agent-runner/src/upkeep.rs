@@ -1,6 +1,7 @@
 //! What some runner has to do for all sessions: sweep, relay, measure, prune.
 //!
-//! Every runner does all of it; what two do at once they share by `skip locked`.
+//! Every runner does all of it; what two do at once they share by `skip locked`, except that
+//! events which two relay at once are published twice under one id.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use tracing::{debug, info, warn};
 
 use crate::{trouble::Trouble, worker::Worker};
 
-/// Events that are published in one transaction.
+/// Events that are read at once.
 const BATCH: i64 = 64;
 
 /// The states of deliveries that someone waits for, or should look at.
@@ -73,6 +74,7 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
                 async move { publish(&bus, event).await }.boxed()
             });
             match worker.sessions.relay(BATCH, publish).await {
+                // No more, or another runner is at it.
                 Ok(count) if count < BATCH.unsigned_abs() => {
                     trouble.ends();
                     break;

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use holdfast_directory::{Directory, Error, OpenAccount};
+use holdfast_directory::{
+    Directory, Error, OpenAccount,
+    channel::{self, Mode},
+};
 use holdfast_kit::Check;
 use holdfast_lock::Locks;
 use holdfast_types::{AccountId, Fault as _, TenantId};
@@ -23,17 +26,17 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::{
-    account::{Mode, Unusable},
+    account::Unusable,
     adapter::ChannelAdapter,
     config::Bridge,
     guard::Clients,
     ingest::Ingest,
     telegram::{self, Poller, Telegram},
-    webhook::{self, Webhook},
+    webhook::Webhook,
 };
 
 /// The channels that this bridge serves.
-pub const CHANNELS: [&str; 2] = [telegram::CHANNEL, webhook::CHANNEL];
+pub const CHANNELS: [&str; 2] = [channel::TELEGRAM, channel::WEBHOOK];
 
 /// How long a poller may take to let go.
 const LET_GO: Duration = Duration::from_secs(5);
@@ -140,11 +143,11 @@ impl Accounts {
         let chosen = (&account.settings, secrets);
         let Means { config, clients, ingest, .. } = &self.means;
         match account.channel.as_str() {
-            telegram::CHANNEL => {
+            channel::TELEGRAM => {
                 let means = (clients, config.telegram.api_base.as_str(), ingest);
                 Ok(Line::Telegram(Arc::new(Telegram::new(who, chosen, means)?)))
             }
-            webhook::CHANNEL => Ok(Line::Webhook(Arc::new(Webhook::new(who, chosen, clients)?))),
+            channel::WEBHOOK => Ok(Line::Webhook(Arc::new(Webhook::new(who, chosen, clients)?))),
             other => Err(Unusable::Channel(other.to_owned())),
         }
     }

@@ -3,9 +3,11 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
-use holdfast_kit::{config::masked, telemetry};
+use holdfast_kit::{
+    config::{Mesh, Secrets},
+    telemetry,
+};
 use reqwest::Url;
-use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -96,31 +98,6 @@ pub struct Webhook {
     pub allow_private: bool,
 }
 
-/// Trust between services: the table `[mesh]`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Mesh {
-    /// What the services sign their calls with; the same in all of them, from a `Secret`.
-    #[serde(serialize_with = "masked")]
-    pub secret: SecretString,
-
-    /// Where the gateway's gRPC is.
-    pub gateway_url: String,
-}
-
-/// What secrets are sealed with: the table `[secrets]`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Secrets {
-    /// The key-encryption key: 32 bytes in base64. Without it no account can be served.
-    #[serde(serialize_with = "masked")]
-    pub kek: SecretString,
-
-    /// What API keys are hashed with. The bridge checks none.
-    #[serde(serialize_with = "masked")]
-    pub pepper: SecretString,
-}
-
 impl Default for Bridge {
     fn default() -> Self {
         Self {
@@ -142,18 +119,6 @@ impl Default for Telegram {
             api_base: "https://api.telegram.org".to_owned(),
             poll_timeout: Duration::from_secs(25),
         }
-    }
-}
-
-impl Default for Mesh {
-    fn default() -> Self {
-        Self { secret: "".into(), gateway_url: "http://127.0.0.1:18790".to_owned() }
-    }
-}
-
-impl Default for Secrets {
-    fn default() -> Self {
-        Self { kek: "".into(), pepper: "".into() }
     }
 }
 

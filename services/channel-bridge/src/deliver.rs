@@ -2,8 +2,10 @@
 //!
 //! A part is committed as `sending` before its platform is called and settled
 //! after. Between the two a crash leaves it to whoever comes next, who sees that
-//! it is ambiguous. So what was claimed is always sent and settled, also while
-//! the process stops; only then is nothing claimed any more.
+//! it is ambiguous. So what a claim returned is always sent and settled, also
+//! while the process stops; only then is nothing claimed any more. What was
+//! claimed and not yet `sending` when the process died is due again seconds
+//! later: it is no concern of this file.
 
 use std::{future::pending, sync::Arc, time::Duration};
 

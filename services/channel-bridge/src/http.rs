@@ -130,6 +130,10 @@ impl Doors {
         let request = match webhook.read(post, webhook::now()) {
             Ok(request) => request,
             Err(Bad::Signature) => return unauthorized(webhook::CHANNEL),
+            Err(bad @ Bad::KeyNotSigned) => {
+                meter::update(webhook::CHANNEL, "unauthorized");
+                return told(StatusCode::UNAUTHORIZED, &bad.to_string());
+            }
             Err(bad @ Bad::Malformed(_)) => {
                 meter::update(webhook::CHANNEL, "malformed");
                 return told(StatusCode::BAD_REQUEST, &bad.to_string());

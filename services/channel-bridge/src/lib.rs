@@ -11,7 +11,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `account`, `accounts` | what an account may be; which are served |
+//! | `account`, `accounts` | why one cannot be served; which are |
 //! | `adapter`, `telegram`, `webhook` | what the bridge asks of a channel; the channels |
 //! | `ingest` | handing messages to the gateway, and when a platform may forget them |
 //! | `deliver`, `share`, `outcome` | sending replies; whose turn it is; what follows from how it went |
@@ -41,5 +41,5 @@ mod webhook;
 
 pub use adapter::ChannelAdapter;
 pub use app::App;
-pub use config::{Bridge, Config, Mesh, Secrets, Telegram, Webhook};
+pub use config::{Bridge, Config, Telegram, Webhook};
 pub use outcome::Outcome;

@@ -19,6 +19,7 @@ mod render;
 mod wire;
 
 use futures::future::BoxFuture;
+use holdfast_directory::channel::{self, Mode, Parse, TelegramSettings};
 use holdfast_session::Delivery;
 use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
 use secrecy::SecretString;
@@ -31,11 +32,7 @@ use self::{
     wire::Me,
 };
 use crate::{
-    Outcome,
-    account::{Mode, Parse, TelegramSettings, Unusable},
-    adapter::ChannelAdapter,
-    guard::Clients,
-    ingest::Ingest,
+    Outcome, account::Unusable, adapter::ChannelAdapter, guard::Clients, ingest::Ingest,
     split::utf16,
 };
 
@@ -43,7 +40,7 @@ pub use inbound::Taken;
 pub use poll::{Poller, register};
 
 /// The channel's name.
-pub const CHANNEL: &str = "telegram";
+pub const CHANNEL: &str = channel::TELEGRAM;
 
 /// The longest message, in UTF-16 units.
 const LONGEST: usize = 4096;
@@ -77,13 +74,11 @@ impl Telegram {
         let (http, base) = match &settings.api_base {
             None => (&clients.trusted, api_base),
             Some(base) => {
-                clients.check(base).map_err(|error| Unusable::Settings(error.to_string()))?;
+                clients.check(base).map_err(|error| Unusable::Address("api_base", error))?;
                 (&clients.guarded, base.as_str())
             }
         };
-        let bot = Bot::new(http.clone(), base, &secrets.token).map_err(|_| {
-            Unusable::Secrets("`token` is none: copy it from @BotFather, `123456:ABC-DEF`")
-        })?;
+        let bot = Bot::new(http.clone(), base, &secrets.token).map_err(|_| Unusable::Token)?;
         Ok(Self {
             tenant,
             id,

@@ -10,6 +10,7 @@ mod sign;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use holdfast_directory::channel::{self, WebhookSecrets, WebhookSettings};
 use holdfast_kit::trace;
 use holdfast_session::Delivery;
 use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
@@ -22,16 +23,18 @@ use serde_json::{Value, json};
 pub use inbound::{Bad, Post, told};
 pub use sign::{SIGNATURE, TIMESTAMP, now};
 
+use self::sign::{Signed, Version};
+
 use crate::{
     Outcome,
-    account::{Unusable, WebhookSecrets, WebhookSettings},
+    account::Unusable,
     adapter::ChannelAdapter,
     guard::{self, Clients},
     split::utf16,
 };
 
 /// The channel's name.
-pub const CHANNEL: &str = "webhook";
+pub const CHANNEL: &str = channel::WEBHOOK;
 
 /// The longest part, in UTF-16 units.
 const LONGEST: usize = 32_000;
@@ -66,9 +69,8 @@ impl Webhook {
         clients: &Clients,
     ) -> Result<Self, Unusable> {
         let (settings, secrets) = WebhookSettings::read(settings, secrets)?;
-        let url = settings.url.as_deref().filter(|url| !url.is_empty());
-        let url = url.map(|url| clients.check(url)).transpose();
-        let url = url.map_err(|error| Unusable::Settings(error.to_string()))?;
+        let url = settings.url.as_deref().map(|url| clients.check(url)).transpose();
+        let url = url.map_err(|error| Unusable::Address("url", error))?;
         Ok(Self { tenant, id, name, settings, secrets, http: clients.guarded.clone(), url })
     }
 
@@ -86,14 +88,16 @@ impl Webhook {
             "in_reply_to": part.target.reply_to,
         })
         .to_string();
-        let now = sign::now();
+        let timestamp = sign::now().to_string();
+        let signed = Signed { timestamp: &timestamp, key: &id, body: body.as_bytes() };
+        let signature = sign::sign(&self.secrets.secret, Version::V2, signed);
         let mut request = self
             .http
             .post(url.clone())
             .timeout(PATIENCE)
             .header(CONTENT_TYPE, "application/json")
-            .header(sign::TIMESTAMP, now.to_string())
-            .header(sign::SIGNATURE, sign::sign(&self.secrets.secret, now, body.as_bytes()))
+            .header(TIMESTAMP, &timestamp)
+            .header(SIGNATURE, signature)
             .header(IDEMPOTENCY_KEY, &id);
         if let Some(traceparent) = trace::current() {
             request = request.header(trace::TRACEPARENT, traceparent);

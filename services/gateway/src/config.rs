@@ -3,8 +3,10 @@
 use std::{net::SocketAddr, time::Duration};
 
 use anyhow::ensure;
-use holdfast_kit::{config::masked, telemetry};
-use secrecy::SecretString;
+use holdfast_kit::{
+    config::{Mesh, Secrets},
+    telemetry,
+};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -83,31 +85,6 @@ pub struct Gateway {
     pub heartbeat: Duration,
 }
 
-/// Trust between services: the table `[mesh]`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Mesh {
-    /// What the services sign their calls with; the same in all of them, from a `Secret`.
-    #[serde(serialize_with = "masked")]
-    pub secret: SecretString,
-
-    /// Where the other services find the gateway. The gateway itself does not use it.
-    pub gateway_url: String,
-}
-
-/// What secrets are sealed with: the table `[secrets]`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Secrets {
-    /// The key-encryption key: 32 bytes in base64. Without it nothing that is sealed can be read.
-    #[serde(serialize_with = "masked")]
-    pub kek: SecretString,
-
-    /// What API keys are hashed with. Changing it makes every key invalid.
-    #[serde(serialize_with = "masked")]
-    pub pepper: SecretString,
-}
-
 impl Default for Gateway {
     fn default() -> Self {
         Self {
@@ -123,18 +100,6 @@ impl Default for Gateway {
             calls_per_tenant: 1_000,
             heartbeat: Duration::from_secs(15),
         }
-    }
-}
-
-impl Default for Mesh {
-    fn default() -> Self {
-        Self { secret: "".into(), gateway_url: "http://127.0.0.1:18790".to_owned() }
-    }
-}
-
-impl Default for Secrets {
-    fn default() -> Self {
-        Self { kek: "".into(), pepper: "".into() }
     }
 }
 

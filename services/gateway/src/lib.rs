@@ -31,5 +31,5 @@ mod routing;
 mod sessions;
 
 pub use app::App;
-pub use config::{Config, Gateway, Mesh, Secrets};
+pub use config::{Config, Gateway};
 pub use error::Error;

@@ -46,7 +46,7 @@ impl Load<'_> {
                 .http
                 .post(url)
                 .header("x-holdfast-timestamp", &now)
-                .header("x-holdfast-signature", sign(&tenant.secret, &now, body)?)
+                .header("x-holdfast-signature", sign(&tenant.secret, &now, id, body)?)
                 .header("idempotency-key", id)
                 .body(body.to_owned())
                 .send()
@@ -104,9 +104,9 @@ fn chat_of(conversation: &Conversation) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn sign(secret: &str, now: &str, body: &str) -> anyhow::Result<String> {
+fn sign(secret: &str, now: &str, key: &str, body: &str) -> anyhow::Result<String> {
     let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes())?;
-    let mac = mac.chain_update(now).chain_update(".").chain_update(body).finalize().into_bytes();
+    let mac = mac.chain_update(format!("{now}\n{key}\n{body}")).finalize().into_bytes();
     let hex: String = mac.iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(format!("v1={hex}"))
+    Ok(format!("v2={hex}"))
 }

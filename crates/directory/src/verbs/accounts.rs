@@ -5,7 +5,10 @@ use holdfast_types::{AccountId, TenantId};
 use serde_json::Value;
 
 use super::check_room;
-use crate::{Account, Actor, CHANNELS, Directory, Error, NewAccount, OpenAccount, Purpose, store};
+use crate::{
+    Account, Actor, DataKey, Directory, Error, NewAccount, OpenAccount, Purpose, channel::CHANNELS,
+    store,
+};
 
 const MOST: i64 = 200;
 
@@ -42,9 +45,7 @@ impl Directory {
         let sealed = store::accounts::secrets(&mut tx, id).await?.ok_or_else(missing)?;
         let data_key = self.data_key(&mut tx).await?;
         tx.commit().await?;
-        let secrets = data_key.open(Purpose::AccountSecrets(id), &sealed)?;
-        let secrets = serde_json::from_slice(&secrets)
-            .map_err(|_| Error::Sealed("a channel account's secrets"))?;
+        let secrets = open(&data_key, id, &sealed)?;
         Ok(OpenAccount { account, secrets })
     }
 
@@ -63,6 +64,7 @@ impl Directory {
         let Some(secrets) = &new.secrets else {
             return Err(Error::Invalid("a new account needs its `secrets`".to_owned()));
         };
+        new.check_use(secrets)?;
         let id = AccountId::generate();
         let mut tx = self.change(tenant).await?;
         check_room("channel accounts", store::accounts::count(&mut tx).await?, MOST)?;
@@ -100,8 +102,18 @@ impl Directory {
             )));
         }
         let sealed = match &new.secrets {
-            Some(secrets) => Some(self.seal_secrets(&mut tx, id, secrets).await?),
-            None => None,
+            Some(secrets) => {
+                new.check_use(secrets)?;
+                Some(self.seal_secrets(&mut tx, id, secrets).await?)
+            }
+            // Renamed, enabled or disabled, whatever was stored when less was checked.
+            None if new.settings == old.settings => None,
+            None => {
+                let sealed = store::accounts::secrets(&mut tx, id).await?;
+                let sealed = sealed.ok_or_else(|| Error::not_found("channel account", id))?;
+                new.check_use(&open(&self.data_key(&mut tx).await?, id, &sealed)?)?;
+                None
+            }
         };
         let changed = store::accounts::update(&mut tx, id, &new, sealed.as_deref()).await;
         let account = changed.map_err(|error| refuse(&new, error))?;
@@ -167,6 +179,11 @@ impl Directory {
         let data_key = self.data_key(tx).await?;
         data_key.seal(Purpose::AccountSecrets(id), secrets.to_string().as_bytes())
     }
+}
+
+fn open(data_key: &DataKey, id: AccountId, sealed: &[u8]) -> Result<Value, Error> {
+    let secrets = data_key.open(Purpose::AccountSecrets(id), sealed)?;
+    serde_json::from_slice(&secrets).map_err(|_| Error::Sealed("a channel account's secrets"))
 }
 
 fn refuse(new: &NewAccount, error: sqlx::Error) -> Error {

@@ -27,7 +27,8 @@ async fn tenant(world: &World, name: &str, mark: &'static str) -> Tenant {
     new.instructions = mark.into();
     let coach = directory.create_agent(id, BY, new).await.unwrap();
     directory.put_provider(id, BY, provider("openai", Some(mark), Some(mark))).await.unwrap();
-    let made = directory.create_account(id, BY, account("bot", mark)).await.unwrap();
+    let made =
+        directory.create_account(id, BY, account("bot", &format!("1:{mark}"))).await.unwrap();
     let account = directory.account(id, made.id).await.unwrap();
     let new = NewBinding {
         channel: "telegram".into(),
@@ -68,7 +69,7 @@ async fn sees_its_own(world: &World, tenant: &Tenant) {
     assert_eq!(directory.accounts(id, Some("telegram")).await.unwrap(), accounts);
     assert_eq!(directory.accounts(id, Some("webhook")).await.unwrap(), []);
     let opened = directory.account(id, tenant.account.account.id).await.unwrap();
-    assert_eq!(opened.secrets, json!({"token": mark}));
+    assert_eq!(opened.secrets, json!({"token": format!("1:{mark}")}));
     let owner = directory.find_account(tenant.account.account.id).await.unwrap();
     assert_eq!(owner, Some(id));
     assert_eq!(directory.bindings(id).await.unwrap(), std::slice::from_ref(&tenant.binding));

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use holdfast_types::RunnerId;
+use holdfast_session::{Append, Claim, SUSPECT};
+use holdfast_types::{RunId, RunnerId};
 
-use crate::world::World;
+use crate::world::{World, thought};
 
 #[tokio::test]
 async fn a_session_is_claimed_by_one_of_many_runners() -> anyhow::Result<()> {
@@ -133,5 +134,59 @@ async fn of_two_sessions_in_one_workspace_only_one_runs() -> anyhow::Result<()> 
 
     assert_eq!((first.len(), none.len(), second.len()), (1, 0, 1));
     assert_ne!(first[0].session, second[0].session);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_has_one_session_at_a_time_that_lost_two_before() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..5 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    // Three, and the first in the order are among them.
+    suspect(&world, 3).await?;
+
+    let first = world.claim().await?;
+    let none = world.claim().await?;
+    let other = world.sessions.claim(RunnerId::generate(), 100).await?;
+    let lost = |claims: &[Claim]| claims.iter().filter(|c| c.attempts > SUSPECT).count();
+    assert_eq!((first.len(), lost(&first), none.len()), (3, 1, 0));
+    assert_eq!((other.len(), lost(&other)), (1, 1));
+
+    // Once it has thought of something it is beyond suspicion.
+    let thought =
+        Append { run: Some(RunId::generate()), entries: vec![thought("hm")], ..Append::default() };
+    let claim = first.iter().find(|claim| claim.attempts > SUSPECT).unwrap();
+    world.sessions.append(claim, thought).await?;
+    let last = world.claim().await?;
+    assert_eq!((last.len(), lost(&last)), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn those_behind_suspects_do_not_wait_for_them() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..4 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+    }
+    suspect(&world, 3).await?;
+
+    let suspect = world.claim_one().await?;
+    let behind = world.claim_one().await?;
+
+    assert_eq!((suspect.attempts, behind.attempts), (SUSPECT + 1, 1));
+    Ok(())
+}
+
+/// Lets the first of the sessions that are ready have lost as many runners as makes one suspect.
+async fn suspect(world: &World, count: u32) -> anyhow::Result<()> {
+    world
+        .admin(&format!(
+            "update session.session_lease set attempts = {SUSPECT} where session_id in (
+                 select session_id from session.session_lease order by fair_key limit {count})"
+        ))
+        .await?;
     Ok(())
 }

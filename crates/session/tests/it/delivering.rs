@@ -3,10 +3,37 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Append, NewDelivery, Sent};
+use holdfast_session::{Append, HANDOVER, NewDelivery, Sent};
 use holdfast_types::{DeliveryClass, DeliveryId, RunId, RunnerId};
 
 use crate::world::World;
+
+/// How long the lease of the only delivery lasts, in milliseconds.
+const LEFT: &str = "
+    select (extract(epoch from lease_until - clock_timestamp()) * 1000)::bigint
+    from session.deliveries";
+
+/// What happens to a row of deliveries when a bridge changes it, as if between two of its steps.
+async fn whenever(world: &World, condition: &str, then: &str) -> anyhow::Result<()> {
+    world
+        .admin(&format!(
+            "create or replace function session.meddle() returns trigger language plpgsql as
+             $$ begin {then}; return new; end $$"
+        ))
+        .await?;
+    world
+        .admin(&format!(
+            "create or replace trigger meddle before update on session.deliveries
+             for each row when ({condition}) execute function session.meddle()"
+        ))
+        .await?;
+    Ok(())
+}
+
+async fn never_again(world: &World) -> anyhow::Result<()> {
+    world.admin("drop trigger meddle on session.deliveries").await?;
+    Ok(())
+}
 
 async fn replies(world: &World, texts: &[&str]) -> anyhow::Result<holdfast_types::TenantId> {
     let ada = world.tenant();
@@ -149,5 +176,74 @@ async fn only_what_is_unknown_or_dead_is_sent_again_by_hand() -> anyhow::Result<
 
     let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
     assert_eq!(due.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_claimed_and_not_begun_is_due_again_soon_as_if_nothing_had_been()
+-> anyhow::Result<()> {
+    for class in [DeliveryClass::Plain, DeliveryClass::Keyed] {
+        let world = World::start().await?;
+        let (lost, next) = (RunnerId::generate(), RunnerId::generate());
+        replies(&world, &["a"]).await?;
+        // The bridge dies right after its claim.
+        whenever(&world, "new.state = 'sending'", "raise exception 'lost'").await?;
+        world.sessions.claim_deliveries("webhook", class, lost, 10).await.unwrap_err();
+        never_again(&world).await?;
+
+        assert!(world.sessions.claim_deliveries("webhook", class, next, 10).await?.is_empty());
+        let left = world.number(LEFT).await?;
+        assert!(left > 0 && u128::try_from(left)? <= HANDOVER.as_millis(), "{left} ms");
+
+        world.admin("update session.deliveries set lease_until = clock_timestamp()").await?;
+        let due = world.sessions.claim_deliveries("webhook", class, next, 10).await?;
+        assert_eq!((due.len(), due[0].attempt, due[0].ambiguous), (1, 1, false));
+        assert!(world.number(LEFT).await? > i64::try_from(HANDOVER.as_millis())?);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bridge_that_took_too_long_from_claim_to_send_does_not_send() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (slow, next) = (RunnerId::generate(), RunnerId::generate());
+    let tenant = replies(&world, &["a"]).await?;
+    let late = "new.lease_until = clock_timestamp()";
+    whenever(&world, "new.state = 'pending' and new.owner is not null", late).await?;
+
+    let begun = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, slow, 10).await?;
+    never_again(&world).await?;
+
+    assert!(begun.is_empty());
+    let state = world.sessions.deliveries(tenant, None, 10).await?.remove(0);
+    assert_eq!((state.state.as_str(), state.attempt), ("pending", 0));
+    let due = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, next, 10).await?;
+    assert_eq!(due.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_begun_is_sent_although_another_tenants_could_not_be() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    let mut tenants = [replies(&world, &["a"]).await?, replies(&world, &["b"]).await?];
+    tenants.sort_unstable_by_key(|tenant| tenant.as_uuid());
+    let fails = format!("new.state = 'sending' and new.tenant_id = '{}'", tenants[1].as_uuid());
+    whenever(&world, &fails, "raise exception 'lost'").await?;
+
+    let begun =
+        world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+    never_again(&world).await?;
+    world
+        .admin(
+            "update session.deliveries set lease_until = clock_timestamp() where state = 'pending'",
+        )
+        .await?;
+    let rest = world.sessions.claim_deliveries("webhook", DeliveryClass::Plain, bridge, 10).await?;
+
+    let whose = |found: &[holdfast_session::Delivery]| -> Vec<_> {
+        found.iter().map(|delivery| delivery.tenant).collect()
+    };
+    assert_eq!((whose(&begun), whose(&rest)), (vec![tenants[0]], vec![tenants[1]]));
     Ok(())
 }

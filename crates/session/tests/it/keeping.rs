@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Error, Retention};
+use holdfast_session::{Error, Event, Retention};
 
 use crate::world::World;
 
@@ -78,5 +78,59 @@ async fn an_event_that_was_not_published_stays() -> anyhow::Result<()> {
     assert_eq!(published, 2);
     assert_eq!(names, ["RunFinished"; 3]);
     assert_eq!(world.number("select count(*) from session.events").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_transaction_is_open_while_an_event_is_published() -> anyhow::Result<()> {
+    const OPEN: &str = "
+        select count(*) from pg_stat_activity
+        where datname = current_database() and application_name like 'holdfast-%'
+          and xact_start is not null";
+
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k", "hello").await?;
+    world.answer(&world.claim_one().await?, "hi").await?;
+
+    let mut open = Vec::new();
+    let publish = async |_: &Event| {
+        open.push(world.number(OPEN).await.ok());
+        true
+    };
+    assert_eq!(world.sessions.relay(10, publish).await?, 1);
+
+    assert_eq!(open, [Some(0)]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_relays_at_once_publish_the_same_ids_and_the_later_one_steps_back() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    for n in 0..3 {
+        ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let mut done_by_second = 0;
+    let publish = async |event: &Event| {
+        first.push(event.id);
+        if first.len() == 1 {
+            let also = async |event: &Event| {
+                second.push(event.id);
+                true
+            };
+            done_by_second = world.sessions.relay(3, also).await.unwrap();
+        }
+        true
+    };
+    let done_by_first = world.sessions.relay(3, publish).await?;
+
+    assert_eq!(first, second);
+    assert_eq!((done_by_first, done_by_second), (0, 3));
+    assert_eq!(world.number("select count(*) from session.events").await?, 0);
     Ok(())
 }

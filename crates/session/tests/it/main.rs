@@ -6,6 +6,7 @@ mod holding;
 mod ingesting;
 mod isolation;
 mod keeping;
+mod reading;
 mod sweeping;
 mod turning;
 mod waiting;

@@ -1,7 +1,7 @@
 //! Nothing stays where a crash left it, and a poison message leaves.
 
-use holdfast_session::{ATTEMPTS, Outcome};
-use holdfast_types::Wait;
+use holdfast_session::{ATTEMPTS, Outcome, SUSPECT};
+use holdfast_types::{RunnerId, Wait};
 
 use crate::world::World;
 
@@ -50,6 +50,47 @@ async fn a_poison_message_dies_with_its_reason_and_the_next_one_runs() -> anyhow
     world.answer(&claim, "hi").await?;
     let answer = world.sessions.answer(ada.id, next.message).await?;
     assert_eq!(answer.outcome, Some(Outcome::Completed));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_poison_message_takes_no_other_along() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut innocent = Vec::new();
+    for n in 0..3 {
+        innocent.push(ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?.message);
+    }
+    let poison = ada.say("poison", "k", "poison").await?;
+    for n in 3..7 {
+        innocent.push(ada.say(&format!("s{n}"), &format!("k{n}"), "hello").await?.message);
+    }
+
+    // One runner after the other, each with room for all, and no back-off that keeps them apart.
+    let mut most = 0;
+    for _ in 0..20 {
+        let runner = RunnerId::generate();
+        let claims = world.sessions.claim(runner, 10).await?;
+        let good = claims.iter().filter(|claim| claim.session != poison.session);
+        most = good.clone().map(|claim| claim.attempts).max().unwrap_or(0).max(most);
+        if claims.iter().all(|claim| claim.session != poison.session) {
+            for claim in good {
+                world.answer(claim, "hi").await?;
+            }
+        }
+        world.lapse().await?;
+        world.sessions.sweep().await?;
+        world.admin("update session.session_lease set ready_at = clock_timestamp()").await?;
+    }
+
+    let outcome = async |message| -> anyhow::Result<_> {
+        Ok(world.sessions.answer(ada.id, message).await?.outcome)
+    };
+    assert_eq!(outcome(poison.message).await?, Some(Outcome::Dead));
+    for message in innocent {
+        assert_eq!(outcome(message).await?, Some(Outcome::Completed));
+    }
+    assert_eq!(most, SUSPECT + 1);
     Ok(())
 }
 

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use agent_runner::{App, Config, Runner, Secrets};
+use agent_runner::{App, Config, Runner};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{
     Actor, Agent, Directory, NewAgent, NewProvider, ProviderKind, Seal, Settings,
 };
+use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_session::{
     Accepted, Answer, Claim, Completion, Loaded, NewMessage, Outcome, Sessions,

@@ -7,7 +7,7 @@
 use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
 
 use super::wire::{Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
-use crate::account::TelegramSettings;
+use holdfast_directory::channel::TelegramSettings;
 
 /// What an edit's text begins with.
 const EDITED: &str = "[edited message] ";

@@ -4,7 +4,10 @@ use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse};
 use holdfast_types::{Sender, TenantId};
 use serde::Deserialize;
 
-use super::{CHANNEL, Webhook, sign};
+use super::{
+    CHANNEL, Webhook,
+    sign::{self, Signed, Version},
+};
 use crate::adapter::ChannelAdapter as _;
 
 /// The longest name of a sender, a conversation, a message, in bytes.
@@ -32,6 +35,12 @@ pub enum Bad {
     /// It is not signed as it should be. Nothing more is said.
     #[error("not authenticated")]
     Signature,
+    /// Its key is not signed: whoever saw the request could have written another.
+    #[error(
+        "`v1` does not sign `idempotency-key`: sign with `v2`, \
+         or leave the header out and give a `message_id`"
+    )]
+    KeyNotSigned,
     /// It is not what was agreed.
     #[error("{0}")]
     Malformed(String),
@@ -71,10 +80,12 @@ impl Webhook {
     ///
     /// If it is not to be taken.
     pub fn read(&self, post: Post<'_>, now: u64) -> Result<AcceptRequest, Bad> {
-        let signed = (post.timestamp, post.signature);
+        let signed = Signed { timestamp: post.timestamp, key: post.key, body: post.body };
         let within = (now, self.settings.tolerance());
-        if !sign::verify(&self.secrets.secret, signed, post.body, within) {
-            return Err(Bad::Signature);
+        match sign::verify(&self.secrets.secret, post.signature, signed, within) {
+            None => return Err(Bad::Signature),
+            Some(Version::V1) if !post.key.is_empty() => return Err(Bad::KeyNotSigned),
+            Some(Version::V1 | Version::V2) => {}
         }
         let body: Body = serde_json::from_slice(post.body)
             .map_err(|error| Bad::Malformed(format!("the body is not understood: {error}")))?;
@@ -162,11 +173,21 @@ mod tests {
     }
 
     fn read_with(key: &str, body: Value) -> Result<AcceptRequest, Bad> {
-        let body = body.to_string();
+        read_signed(Version::V2, (key, key), body)
+    }
+
+    /// Reads what was signed with one key and came with another.
+    fn read_signed(
+        version: Version,
+        (signed, came): (&str, &str),
+        body: Value,
+    ) -> Result<AcceptRequest, Bad> {
+        let (timestamp, body) = (NOW.to_string(), body.to_string());
+        let signed = Signed { timestamp: &timestamp, key: signed, body: body.as_bytes() };
         let post = Post {
-            timestamp: &NOW.to_string(),
-            signature: &sign::sign(&SECRET.into(), NOW, body.as_bytes()),
-            key,
+            timestamp: &timestamp,
+            signature: &sign::sign(&SECRET.into(), version, signed),
+            key: came,
             body: body.as_bytes(),
         };
         webhook(json!({"allow": ["anna"]})).read(post, NOW)
@@ -204,6 +225,22 @@ mod tests {
             read_with("", json!({"sender": "anna", "text": "hi"})),
             Err(Bad::Malformed(_))
         ));
+    }
+
+    #[test]
+    fn a_key_counts_only_if_it_is_signed() {
+        let body = || json!({"sender": "anna", "text": "hi", "message_id": "m1"});
+        let key = |version, signed, came| {
+            read_signed(version, (signed, came), body()).map(|request| request.idempotency_key)
+        };
+
+        assert_eq!(key(Version::V2, "k1", "k1"), Ok("k1".to_owned()));
+        assert_eq!(key(Version::V2, "", ""), Ok("m1".to_owned()));
+        for (signed, came) in [("k1", "k2"), ("k1", ""), ("", "k1")] {
+            assert_eq!(key(Version::V2, signed, came), Err(Bad::Signature), "{signed} {came}");
+        }
+        assert_eq!(key(Version::V1, "", ""), Ok("m1".to_owned()));
+        assert_eq!(key(Version::V1, "k1", "k1"), Err(Bad::KeyNotSigned));
     }
 
     #[test]

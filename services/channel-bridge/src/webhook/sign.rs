@@ -1,8 +1,16 @@
 //! The signature of webhooks, in and out.
 //!
-//! `x-holdfast-signature: v1=<hex of HMAC-SHA-256(secret, timestamp "." body)>`,
-//! where the timestamp is that of `x-holdfast-timestamp`, in Unix seconds. It
-//! says who wrote the body and when. The body is not parsed before it is known.
+//! `x-holdfast-signature: <version>=<hex of HMAC-SHA-256(secret, signed)>`,
+//! where the moment is that of `x-holdfast-timestamp`, in Unix seconds:
+//!
+//! | version | signed | says |
+//! |---|---|---|
+//! | `v2` | moment, line feed, idempotency key (empty without the header), line feed, body | who wrote it, when, and under which key |
+//! | `v1` | moment, full stop, body | the same, but for the key |
+//!
+//! No header holds a line feed, so nothing can be moved between the parts of
+//! `v2`; and since the moment is digits, neither version's signature is ever
+//! the other's. The body is not parsed before it is known.
 
 use std::{
     fmt::Write as _,
@@ -19,8 +27,39 @@ pub const TIMESTAMP: &str = "x-holdfast-timestamp";
 /// The header with the signature.
 pub const SIGNATURE: &str = "x-holdfast-signature";
 
-/// The scheme of a signature, in front of it.
-const SCHEME: &str = "v1=";
+/// How many signatures of one request are looked at.
+const MOST: usize = 4;
+
+/// What a signature covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// The moment and the body.
+    V1,
+    /// The idempotency key, too.
+    V2,
+}
+
+/// What is signed.
+#[derive(Debug, Clone, Copy)]
+pub struct Signed<'a> {
+    /// The moment, as it is written.
+    pub timestamp: &'a str,
+    /// The idempotency key; empty if there is none.
+    pub key: &'a str,
+    /// The body.
+    pub body: &'a [u8],
+}
+
+impl Version {
+    const ALL: [Self; 2] = [Self::V2, Self::V1];
+
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::V1 => "v1=",
+            Self::V2 => "v2=",
+        }
+    }
+}
 
 /// Now, in Unix seconds.
 #[must_use]
@@ -28,11 +67,11 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// The signature of a body at a moment.
+/// A signature of this version.
 #[must_use]
-pub fn sign(secret: &SecretString, timestamp: u64, body: &[u8]) -> String {
-    let mut signature = SCHEME.to_owned();
-    if let Some(mac) = mac(secret, &timestamp.to_string(), body) {
+pub fn sign(secret: &SecretString, version: Version, signed: Signed<'_>) -> String {
+    let mut signature = version.prefix().to_owned();
+    if let Some(mac) = mac(secret, version, signed) {
         for byte in mac.finalize().into_bytes() {
             // Writing to a `String` cannot fail.
             let _ = write!(signature, "{byte:02x}");
@@ -41,34 +80,43 @@ pub fn sign(secret: &SecretString, timestamp: u64, body: &[u8]) -> String {
     signature
 }
 
-/// Whether a body was signed with the secret at a moment within `tolerance` of `now`.
+/// The version that covers most, of the signatures that were made with the secret at a moment
+/// within `tolerance` of `now`.
 ///
 /// Several signatures may be given, separated by commas, while a secret is changed.
 #[must_use]
 pub fn verify(
     secret: &SecretString,
-    (timestamp, signatures): (&str, &str),
-    body: &[u8],
+    signatures: &str,
+    signed: Signed<'_>,
     (now, tolerance): (u64, Duration),
-) -> bool {
+) -> Option<Version> {
     // As text it is signed, so as text it must have one form only.
+    let timestamp = signed.timestamp;
     let is_plain = timestamp.len() <= 12 && timestamp.bytes().all(|b| b.is_ascii_digit());
-    let Some(moment) = timestamp.parse::<u64>().ok().filter(|_| is_plain) else { return false };
+    let moment = timestamp.parse::<u64>().ok().filter(|_| is_plain)?;
     if moment.abs_diff(now) > tolerance.as_secs() {
-        return false;
+        return None;
     }
-    let verifies = |signature: &str| {
-        let bytes = signature.trim().strip_prefix(SCHEME).and_then(unhex);
-        let mac = mac(secret, timestamp, body);
-        // In constant time.
-        bytes.zip(mac).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
+    let verifies = |version: &Version| {
+        signatures.split(',').take(MOST).any(|signature| {
+            let bytes = signature.trim().strip_prefix(version.prefix()).and_then(unhex);
+            let mac = mac(secret, *version, signed);
+            // In constant time.
+            bytes.zip(mac).is_some_and(|(bytes, mac)| mac.verify_slice(&bytes).is_ok())
+        })
     };
-    signatures.split(',').take(4).any(verifies)
+    Version::ALL.into_iter().find(verifies)
 }
 
-fn mac(secret: &SecretString, timestamp: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
+fn mac(secret: &SecretString, version: Version, signed: Signed<'_>) -> Option<Hmac<Sha256>> {
     let mac = Hmac::<Sha256>::new_from_slice(secret.expose_secret().as_bytes()).ok()?;
-    Some(mac.chain_update(timestamp).chain_update(".").chain_update(body))
+    let mac = mac.chain_update(signed.timestamp);
+    let mac = match version {
+        Version::V1 => mac.chain_update("."),
+        Version::V2 => mac.chain_update("\n").chain_update(signed.key).chain_update("\n"),
+    };
+    Some(mac.chain_update(signed.body))
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -89,50 +137,96 @@ mod tests {
         "0123456789abcdef".into()
     }
 
-    fn verifies(timestamp: &str, signature: &str, body: &[u8]) -> bool {
-        verify(&secret(), (timestamp, signature), body, (NOW, TOLERANCE))
+    fn signed<'a>(timestamp: &'a str, key: &'a str, body: &'a [u8]) -> Signed<'a> {
+        Signed { timestamp, key, body }
+    }
+
+    fn verifies(signatures: &str, signed: Signed<'_>) -> Option<Version> {
+        verify(&secret(), signatures, signed, (NOW, TOLERANCE))
     }
 
     #[test]
     fn a_signature_is_the_documented_one() {
+        let signed = signed("1800000000", "message-1", b"{}");
+
         // printf '1800000000.{}' | openssl dgst -sha256 -hmac 0123456789abcdef
         assert_eq!(
-            sign(&secret(), NOW, b"{}"),
+            sign(&secret(), Version::V1, signed),
             "v1=1313ae9c874eb1a0868ad0b65f841c4243c23fdcfad69a3ada227726fad9960e"
+        );
+        // printf '1800000000\nmessage-1\n{}' | openssl dgst -sha256 -hmac 0123456789abcdef
+        assert_eq!(
+            sign(&secret(), Version::V2, signed),
+            "v2=f05f1ca70f7920f1ff3408b240f55df4eca03a5529428ede51d7c8b0456b758d"
         );
     }
 
     #[test]
     fn what_was_signed_is_believed_within_the_tolerance() {
-        for moment in [NOW, NOW - 300, NOW + 300] {
-            let signature = sign(&secret(), moment, b"body");
-            assert!(verifies(&moment.to_string(), &signature, b"body"), "{moment}");
-        }
-        for moment in [NOW - 301, NOW + 301] {
-            let signature = sign(&secret(), moment, b"body");
-            assert!(!verifies(&moment.to_string(), &signature, b"body"), "{moment}");
+        for version in Version::ALL {
+            for (moment, is_believed) in [
+                (NOW, true),
+                (NOW - 300, true),
+                (NOW + 300, true),
+                (NOW - 301, false),
+                (NOW + 301, false),
+            ] {
+                let moment = moment.to_string();
+                let signed = signed(&moment, "k", b"body");
+                let signature = sign(&secret(), version, signed);
+
+                let expected = is_believed.then_some(version);
+                assert_eq!(verifies(&signature, signed), expected, "{version:?} {moment}");
+            }
         }
     }
 
     #[test]
     fn what_was_changed_or_signed_by_others_is_not() {
-        let (moment, good) = (NOW.to_string(), sign(&secret(), NOW, b"body"));
-        let other = sign(&"another secret !".into(), NOW, b"body");
+        let (now, later) = (NOW.to_string(), (NOW + 1).to_string());
+        let same = signed(&now, "k", b"body");
+        for version in Version::ALL {
+            let good = sign(&secret(), version, same);
+            let other = sign(&"another secret !".into(), version, same);
 
-        assert!(!verifies(&moment, &good, b"Body"));
-        assert!(!verifies(&(NOW + 1).to_string(), &good, b"body"));
-        assert!(!verifies(&moment, &other, b"body"));
-        assert!(!verifies(&format!("+{moment}"), &good, b"body"));
-        for signature in ["", "v1=", "v1=zz", &good[3..], &good.replace("v1", "v2"), "v1=é"] {
-            assert!(!verifies(&moment, signature, b"body"), "{signature}");
+            assert_eq!(verifies(&good, signed(&now, "k", b"Body")), None);
+            assert_eq!(verifies(&good, signed(&later, "k", b"body")), None);
+            assert_eq!(verifies(&good, signed(&format!("+{now}"), "k", b"body")), None);
+            assert_eq!(verifies(&good, signed("", "k", b"body")), None);
+            assert_eq!(verifies(&good, signed("now", "k", b"body")), None);
+            let swapped = match version {
+                Version::V1 => good.replace("v1", "v2"),
+                Version::V2 => good.replace("v2", "v1"),
+            };
+            for signature in ["", "v1=", "v2=", "v2=zz", &good[3..], &swapped, &other, "v2=é"] {
+                assert_eq!(verifies(signature, same), None, "{signature}");
+            }
         }
-        assert!(!verifies("", &good, b"body") && !verifies("now", &good, b"body"));
+    }
+
+    #[test]
+    fn only_the_second_version_covers_the_key() {
+        let now = NOW.to_string();
+        let (first, second) = (signed(&now, "k1", b"body"), signed(&now, "k2", b"body"));
+        let v2 = sign(&secret(), Version::V2, first);
+
+        assert_eq!(verifies(&v2, first), Some(Version::V2));
+        assert_eq!(verifies(&v2, second), None);
+        assert_eq!(verifies(&v2, signed(&now, "", b"body")), None);
+        // Nothing is moved between the key and the body.
+        assert_eq!(verifies(&v2, signed(&now, "k", b"1body")), None);
+        let v1 = sign(&secret(), Version::V1, first);
+        assert_eq!(verifies(&v1, second), Some(Version::V1));
+        assert_eq!(verifies(&format!("{v1},{v2}"), first), Some(Version::V2));
     }
 
     #[test]
     fn one_right_signature_of_several_is_enough() {
-        let (moment, good) = (NOW.to_string(), sign(&secret(), NOW, b"body"));
+        let now = NOW.to_string();
+        let signed = signed(&now, "k", b"body");
+        let good = sign(&secret(), Version::V2, signed);
 
-        assert!(verifies(&moment, &format!("v1={}, {good}", "0".repeat(64)), b"body"));
+        let several = format!("v2={}, {good}", "0".repeat(64));
+        assert_eq!(verifies(&several, signed), Some(Version::V2));
     }
 }

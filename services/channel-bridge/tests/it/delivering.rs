@@ -182,7 +182,8 @@ async fn a_webhook_gets_a_signed_reply_with_its_key() {
     assert_eq!(post.key(), Some(id.to_string().as_str()));
     let timestamp = post.header("x-holdfast-timestamp").unwrap();
     let body = String::from_utf8(post.body.clone()).unwrap();
-    let expected = crate::programs::signature(SECRET, timestamp, &body);
+    let key = id.to_string();
+    let expected = crate::programs::signature(SECRET, timestamp, &key, &body);
     assert_eq!(post.header("x-holdfast-signature"), Some(expected.as_str()));
     bridge.stop().await;
 }

@@ -239,15 +239,18 @@ async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
     use holdfast_directory::{Actor, NewAccount};
 
     let (world, _) = world().await;
+    // What only the bridge can tell: this installation does not call private addresses.
     let broken = NewAccount {
-        channel: "telegram".into(),
+        channel: "webhook".into(),
         name: "broken".into(),
         enabled: true,
-        settings: json!({"alow": [1]}),
-        secrets: Some(json!({"token": "not a token"})),
+        settings: json!({"url": "http://127.0.0.1:9/"}),
+        secrets: Some(json!({"secret": "0123456789abcdef"})),
     };
     world.directory.create_account(world.tenant, Actor::Operator, broken).await.unwrap();
-    let bridge = world.bridge().await;
+    let mut config = world.config.clone();
+    config.bridge.webhook.allow_private = false;
+    let bridge = world.bridge_with(config).await;
 
     world.telegram.push(TOKEN, Incoming::private(7, "hello"));
     world.taken(1).await;

@@ -13,11 +13,14 @@ use crate::world::{Bridge, World};
 const SECRET: &str = "webhook-secret-0123456789";
 
 /// As docs/channels.md says, and not by the bridge's own code.
-pub fn signature(secret: &str, timestamp: &str, body: &str) -> String {
+pub fn signature(secret: &str, timestamp: &str, key: &str, body: &str) -> String {
+    format!("v2={}", hmac(secret, &format!("{timestamp}\n{key}\n{body}")))
+}
+
+fn hmac(secret: &str, signed: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
-    mac.update(format!("{timestamp}.{body}").as_bytes());
-    let hex: String = mac.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect();
-    format!("v1={hex}")
+    mac.update(signed.as_bytes());
+    mac.finalize().into_bytes().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn now() -> u64 {
@@ -38,15 +41,24 @@ impl<'a> Program<'a> {
 
     async fn post(&self, key: &str, body: Value) -> (u16, Value) {
         let (at, body) = (self.at.to_string(), body.to_string());
-        let answer = reqwest::Client::new()
+        let signature = signature(self.secret, &at, key, &body);
+        self.send((&at, &signature), Some(key), body).await
+    }
+
+    async fn send(
+        &self,
+        (at, signature): (&str, &str),
+        key: Option<&str>,
+        body: String,
+    ) -> (u16, Value) {
+        let mut request = reqwest::Client::new()
             .post(format!("{}/webhook/{}", self.bridge.url, self.account))
-            .header("x-holdfast-timestamp", &at)
-            .header("x-holdfast-signature", signature(self.secret, &at, &body))
-            .header("idempotency-key", key)
-            .body(body)
-            .send()
-            .await
-            .unwrap();
+            .header("x-holdfast-timestamp", at)
+            .header("x-holdfast-signature", signature);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let answer = request.body(body).send().await.unwrap();
         (answer.status().as_u16(), answer.json().await.unwrap_or_default())
     }
 }
@@ -132,6 +144,32 @@ async fn a_wrong_signature_or_a_stale_timestamp_gets_nowhere() {
 
     assert_eq!(world.gateway.calls(), 0);
     assert_eq!(program.post("k", body).await.0, 202);
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_seen_request_cannot_be_repeated_under_another_key() {
+    let (world, bridge, account) = world().await;
+    let program = Program::new(&bridge, account);
+    let at = program.at.to_string();
+    let body = json!({"sender": "anna", "text": "pay", "message_id": "m1"}).to_string();
+    let v2 = signature(SECRET, &at, "k1", &body);
+    let v1 = format!("v1={}", hmac(SECRET, &format!("{at}.{body}")));
+    let send = async |signature: &str, key| program.send((&at, signature), key, body.clone()).await;
+
+    assert_eq!(send(&v2, Some("k1")).await.0, 202);
+    for key in [Some("k2"), Some(""), None] {
+        let refused = (401, json!({"error": "not authenticated"}));
+        assert_eq!(send(&v2, key).await, refused, "{key:?}");
+    }
+    // Version 1 says nothing of a key, so none is believed; the message's own id is signed.
+    assert_eq!(send(&v1, None).await.0, 202);
+    assert_eq!(send(&v1, None).await.0, 200);
+    let (status, told) = send(&v1, Some("k2")).await;
+    let told = told["error"].as_str().unwrap_or_default();
+    assert!(status == 401 && told.contains("sign with `v2`"), "{status} {told}");
+
+    assert_eq!(world.gateway.texts(), ["pay", "pay"]);
     bridge.stop().await;
 }
 

@@ -34,7 +34,7 @@ fn signed(tenant: TenantId, secret: &str, request: AcceptRequest) -> Request<Acc
     request
 }
 
-async fn accept(
+pub async fn accept(
     world: &World,
     tenant: TenantId,
     request: AcceptRequest,

@@ -10,6 +10,7 @@ mod arrivals;
 mod bad_input;
 mod chat;
 mod following;
+mod foreign;
 mod keys;
 mod lost_nats;
 mod operators;

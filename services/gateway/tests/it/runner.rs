@@ -7,6 +7,7 @@
 //! | `same` | loses the first step half-way, and says the same again |
 //! | `other` | loses it, and says something else |
 //! | `fail` | ends without an answer |
+//! | `die` | gives the message up |
 //! | `quiet` | answers, and tells nobody by NATS |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
@@ -14,8 +15,10 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Delta, DeltaBody};
-use holdfast_session::{Append, Claim, Completion, Error, Loaded, Outcome, Sessions, Waiting};
-use holdfast_types::{Body, Entry, QueueMode, RunId, RunnerId, Usage, Wait};
+use holdfast_session::{
+    Append, Claim, Completion, Error, Loaded, NewDelivery, Outcome, Sessions, Waiting,
+};
+use holdfast_types::{Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait};
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
@@ -99,6 +102,7 @@ impl Work {
         let mut answer = format!("echo: {said}");
         let mut step = 0;
         match said.split_whitespace().next().unwrap_or_default() {
+            "die" => return Ok((0, Outcome::Dead, "it always would".to_owned())),
             "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
             "history" => answer = history(loaded, seen),
             "same" => told.say(0, "echo: "),
@@ -143,6 +147,10 @@ impl Work {
         });
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());
+        let target = seen.iter().rev().find_map(|row| row.target.clone());
+        let delivery =
+            |target| NewDelivery { target, text: text.clone(), id: DeliveryId::generate() };
+        let deliveries = target.map(delivery).into_iter().collect();
         let completion = Completion {
             run: told.run,
             reply: Some(entries.len() - 1),
@@ -150,7 +158,7 @@ impl Work {
             done: seqs.clone(),
             outcome,
             reason: reason.clone(),
-            deliveries: Vec::new(),
+            deliveries,
             usage: USAGE,
             model: "test:echo".to_owned(),
             steps: i32::try_from(step).unwrap_or_default() + 1,
@@ -162,6 +170,7 @@ impl Work {
         if !quiet {
             let outcome = match outcome {
                 Outcome::Failed => holdfast_bus::Outcome::Failed,
+                Outcome::Dead => holdfast_bus::Outcome::Dead,
                 _ => holdfast_bus::Outcome::Completed,
             };
             let model = "test:echo".to_owned();

@@ -71,7 +71,7 @@ async fn secrets_go_in_and_do_not_come_out() {
     };
     let create = pb::CreateAccountRequest {
         account: Some(account),
-        secrets: r#"{"secret": "hush"}"#.into(),
+        secrets: r#"{"secret": "hush-0123456789abcdef"}"#.into(),
     };
 
     let put = providers.put_provider(admin(tenant, put)).await.unwrap().into_inner();
@@ -87,7 +87,7 @@ async fn secrets_go_in_and_do_not_come_out() {
     assert_eq!((made.name.as_str(), made.enabled), ("default", false));
     let id = made.id.parse().unwrap();
     let opened = world.state.directory.account(tenant, id).await.unwrap();
-    assert_eq!(opened.secrets, serde_json::json!({"secret": "hush"}));
+    assert_eq!(opened.secrets, serde_json::json!({"secret": "hush-0123456789abcdef"}));
 }
 
 #[tokio::test]

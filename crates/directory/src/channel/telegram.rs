@@ -1,0 +1,251 @@
+//! Accounts on Telegram.
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    AllowList, Unusable,
+    blame::{self, Field},
+};
+use crate::web;
+
+const FIELDS: [Field; 5] = [
+    ("mode", "\"poll\" or \"webhook\""),
+    ("allow", "a list of ids, names or \"*\": [12345, \"@anna\"]"),
+    ("groups", "a JSON object: {\"allow\": [-100123], \"mention_only\": true}"),
+    ("parse", "\"html\" or \"plain\""),
+    ("api_base", "an address: \"https://api.telegram.org\""),
+];
+const FIELDS_OF_GROUPS: [Field; 2] =
+    [("allow", "a list of groups' ids, or [\"*\"]: [-100123]"), ("mention_only", "true or false")];
+const SECRETS: &str = "{\"token\": …}, and \"webhook_secret\" for mode `webhook`";
+
+/// The fewest and the most characters of a webhook's secret.
+const SECRET_LENGTH: std::ops::RangeInclusive<usize> = 16..=256;
+
+/// The settings of a Telegram account.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TelegramSettings {
+    /// How updates come.
+    pub mode: Mode,
+    /// Who may write to the bot.
+    pub allow: AllowList,
+    /// Which groups it listens to, and when it answers there.
+    pub groups: Groups,
+    /// How replies are formatted.
+    pub parse: Parse,
+    /// Another server of the Bot API than the installation's.
+    pub api_base: Option<String>,
+}
+
+/// How a bot's updates come.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The bridge asks for them.
+    #[default]
+    Poll,
+    /// Telegram calls the bridge.
+    Webhook,
+}
+
+/// A bot in groups.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Groups {
+    /// It answers only where it is mentioned; the rest is heard and not answered.
+    pub mention_only: bool,
+    /// The groups that it listens to; everybody in them may write.
+    pub allow: AllowList,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self { mention_only: true, allow: AllowList::default() }
+    }
+}
+
+/// How replies are formatted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Parse {
+    /// Markdown is rendered.
+    #[default]
+    Html,
+    /// The text is sent as the agent wrote it.
+    Plain,
+}
+
+/// The secrets of a Telegram account.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TelegramSecrets {
+    /// The bot's token.
+    pub token: SecretString,
+    /// What Telegram shows when it calls the webhook.
+    #[serde(default)]
+    pub webhook_secret: Option<SecretString>,
+}
+
+impl TelegramSettings {
+    /// Reads settings and secrets, and checks what they mean together.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used.
+    pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, TelegramSecrets), Unusable> {
+        // First, so that what is wrong in there is named by its own name.
+        if let Some(groups) = settings.get("groups") {
+            blame::settings::<Groups>("settings.groups", &FIELDS_OF_GROUPS, groups)?;
+        }
+        let settings: Self = blame::settings("settings", &FIELDS, settings)?;
+        if settings.api_base.as_deref().is_some_and(|base| web::host(base).is_none()) {
+            let told = "`settings.api_base` is no address: write `https://host`, or leave it out";
+            return Err(Unusable(told.to_owned()));
+        }
+        let secrets: TelegramSecrets = blame::secrets(secrets, SECRETS)?;
+        secrets.check(settings.mode)?;
+        Ok((settings, secrets))
+    }
+}
+
+impl TelegramSecrets {
+    fn check(&self, mode: Mode) -> Result<(), Unusable> {
+        let refused = |why: &str| Err(Unusable(why.to_owned()));
+        if !is_token(self.token.expose_secret()) {
+            return refused("`secrets.token` is none: copy it from @BotFather, `123456:ABC-DEF`");
+        }
+        match (mode, &self.webhook_secret) {
+            (Mode::Webhook, None) => refused(
+                "`settings.mode` is `webhook`, and `secrets.webhook_secret` is missing: write one",
+            ),
+            (_, Some(secret)) if !is_webhook_secret(secret.expose_secret()) => refused(
+                "`secrets.webhook_secret` cannot be used: write 16 to 256 letters, digits, `_` and `-`",
+            ),
+            (Mode::Poll | Mode::Webhook, _) => Ok(()),
+        }
+    }
+}
+
+/// It becomes part of a path: nothing in it may mean anything there.
+fn is_token(token: &str) -> bool {
+    token.split_once(':').is_some_and(|(id, rest)| {
+        let is_number = !id.is_empty() && id.chars().all(|c| c.is_ascii_digit());
+        is_number && !rest.is_empty() && rest.chars().all(is_plain)
+    })
+}
+
+fn is_webhook_secret(secret: &str) -> bool {
+    SECRET_LENGTH.contains(&secret.len()) && secret.chars().all(is_plain)
+}
+
+const fn is_plain(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn refused(settings: Value) -> String {
+        TelegramSettings::read(&settings, &json!({"token": "1:a"})).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn settings_have_safe_defaults() {
+        let (settings, _) = TelegramSettings::read(&json!({}), &json!({"token": "1:a"})).unwrap();
+
+        assert_eq!(settings, TelegramSettings::default());
+        assert!(settings.groups.mention_only && !settings.allow.allows("7", "anna"));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let settings = json!({
+            "mode": "webhook", "allow": [7, "@anna"], "parse": "plain",
+            "groups": {"mention_only": false, "allow": [-100]}, "api_base": "http://x",
+        });
+        let names = |value: &Value| {
+            let mut names: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+            names.sort();
+            names
+        };
+        let known = |fields: &[Field]| {
+            let mut known: Vec<_> = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
+            known.sort();
+            known
+        };
+        assert_eq!(names(&settings), known(&FIELDS));
+        assert_eq!(names(&settings["groups"]), known(&FIELDS_OF_GROUPS));
+        let secrets = json!({"token": "1:a", "webhook_secret": "abcdefgh-12345678"});
+
+        let (settings, _) = TelegramSettings::read(&settings, &secrets).unwrap();
+
+        assert_eq!((settings.mode, settings.parse), (Mode::Webhook, Parse::Plain));
+        assert!(settings.allow.allows("7", "") && settings.groups.allow.allows("-100", ""));
+    }
+
+    #[test]
+    fn a_refusal_says_which_field_and_what_to_write() {
+        for (settings, told) in [
+            (json!({"alow": []}), "`settings` has no `alow`: there are `mode`, `allow`, `groups`"),
+            (
+                json!({"mode": "push"}),
+                "`settings.mode` is not what it should be: write \"poll\" or",
+            ),
+            (json!({"allow": "anna"}), "`settings.allow` is not what it should be: write a list"),
+            (json!({"allow": [true]}), "`settings.allow` is not what it should be: write a list"),
+            (
+                json!({"groups": []}),
+                "`settings.groups` is not what it should be: write a JSON object",
+            ),
+            (json!({"groups": {"x": 1}}), "`settings.groups` has no `x`: there are `allow`"),
+            (json!({"groups": {"mention_only": 1}}), "`settings.groups.mention_only` is not what"),
+            (json!({"parse": null}), "`settings.parse` is not what it should be: write \"html\""),
+            (json!({"api_base": "x"}), "`settings.api_base` is no address: write `https://host`"),
+        ] {
+            let refused = refused(settings);
+            assert!(refused.starts_with(told), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        let webhook = json!({"mode": "webhook"});
+        for secrets in [
+            json!({"token": "1:a"}),
+            json!({"token": "1:a", "webhook_secret": "short"}),
+            json!({"token": "no token", "webhook_secret": "abcdefgh-12345678"}),
+        ] {
+            assert!(TelegramSettings::read(&webhook, &secrets).is_err(), "{secrets}");
+        }
+    }
+
+    #[test]
+    fn a_token_may_mean_nothing_in_a_path() {
+        assert!(is_token("123456:ABC-def_7"));
+        for token in ["", ":", "1:", ":a", "a:b", "1:a/b", "1:a?b", "1:../x", "1:a b"] {
+            assert!(!is_token(token), "{token}");
+        }
+    }
+
+    #[test]
+    fn no_refusal_repeats_a_secret() {
+        for (settings, secrets) in [
+            (json!({}), json!({"token": ["S3CRET"]})),
+            (json!({}), json!({"token": "S3CRET"})),
+            (json!({}), json!({"token": "1:a", "S3CRET": 1})),
+            (json!({}), json!("S3CRET")),
+            (json!({}), json!(["1:S3CRET"])),
+            (json!({"mode": "S3CRET"}), json!({"token": "1:a"})),
+        ] {
+            let error = TelegramSettings::read(&settings, &secrets).unwrap_err();
+
+            assert!(!error.to_string().contains("S3CRET"), "{error}");
+        }
+    }
+}

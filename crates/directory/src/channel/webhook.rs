@@ -1,0 +1,153 @@
+//! Accounts for signed webhooks.
+
+use std::time::Duration;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{
+    AllowList, Unusable,
+    blame::{self, Field},
+};
+use crate::web;
+
+const FIELDS: [Field; 3] = [
+    ("url", "an address: \"https://example.com/replies\""),
+    ("allow", "a list of senders, or [\"*\"]: [\"anna\"]"),
+    ("tolerance", "seconds, 1 to 3600"),
+];
+
+/// The fewest bytes of a secret.
+const SHORTEST_SECRET: usize = 16;
+
+/// The longest tolerance, in seconds: older requests cannot be told from replays.
+const LONGEST_TOLERANCE: u64 = 3600;
+
+/// The settings of a webhook account.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebhookSettings {
+    /// Where replies are posted to; without it there are none.
+    pub url: Option<String>,
+    /// Which senders may write.
+    pub allow: AllowList,
+    /// How old a signature may be, in seconds.
+    tolerance: u64,
+}
+
+impl Default for WebhookSettings {
+    fn default() -> Self {
+        Self { url: None, allow: AllowList::default(), tolerance: 300 }
+    }
+}
+
+/// The secrets of a webhook account.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebhookSecrets {
+    /// What both sides sign with.
+    pub secret: SecretString,
+}
+
+impl WebhookSettings {
+    /// Reads settings and secrets, and checks what they mean together.
+    ///
+    /// # Errors
+    ///
+    /// If they cannot be used.
+    pub fn read(settings: &Value, secrets: &Value) -> Result<(Self, WebhookSecrets), Unusable> {
+        let mut settings: Self = blame::settings("settings", &FIELDS, settings)?;
+        settings.url = settings.url.filter(|url| !url.is_empty());
+        if settings.url.as_deref().is_some_and(|url| web::host(url).is_none()) {
+            let told = "`settings.url` is no address: write `https://host/path`, or leave it out";
+            return Err(Unusable(told.to_owned()));
+        }
+        if !(1..=LONGEST_TOLERANCE).contains(&settings.tolerance) {
+            return Err(Unusable(format!(
+                "`settings.tolerance` is {} s: write 1 to {LONGEST_TOLERANCE}",
+                settings.tolerance
+            )));
+        }
+        let secrets: WebhookSecrets = blame::secrets(secrets, "{\"secret\": …}")?;
+        let length = secrets.secret.expose_secret().len();
+        if length < SHORTEST_SECRET {
+            return Err(Unusable(format!(
+                "`secrets.secret` has {length} bytes, and {SHORTEST_SECRET} are the least: \
+                 write what `openssl rand -hex 32` says"
+            )));
+        }
+        Ok((settings, secrets))
+    }
+
+    /// How old a signature may be.
+    #[must_use]
+    pub const fn tolerance(&self) -> Duration {
+        Duration::from_secs(self.tolerance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(settings: Value) -> Result<WebhookSettings, String> {
+        let secrets = json!({"secret": "0123456789abcdef"});
+        let read = WebhookSettings::read(&settings, &secrets);
+        read.map(|(settings, _)| settings).map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn settings_have_safe_defaults() {
+        let settings = read(json!({})).unwrap();
+
+        assert!(!settings.allow.allows("7", ""));
+        assert_eq!((settings.url, settings.tolerance), (None, 300));
+    }
+
+    #[test]
+    fn every_setting_is_read() {
+        let all = json!({"url": "https://x/y", "allow": ["anna"], "tolerance": 60});
+        assert_eq!(all.as_object().unwrap().len(), FIELDS.len());
+
+        let settings = read(all).unwrap();
+
+        assert_eq!(settings.url.as_deref(), Some("https://x/y"));
+        assert!(settings.allow.allows("anna", ""));
+        assert_eq!(settings.tolerance(), Duration::from_secs(60));
+        assert_eq!(read(json!({"url": ""})).unwrap().url, None);
+    }
+
+    #[test]
+    fn a_refusal_says_which_field_and_what_to_write() {
+        for (settings, told) in [
+            (json!({"URL": "x"}), "`settings` has no `URL`: there are `url`, `allow`, `tolerance`"),
+            (json!({"url": 7}), "`settings.url` is not what it should be: write an address"),
+            (json!({"url": "ftp://x"}), "`settings.url` is no address: write `https://host/path`"),
+            (json!({"url": "https://"}), "`settings.url` is no address: write"),
+            (
+                json!({"tolerance": "5m"}),
+                "`settings.tolerance` is not what it should be: write sec",
+            ),
+            (json!({"tolerance": 0}), "`settings.tolerance` is 0 s: write 1 to 3600"),
+            (json!({"tolerance": 3601}), "`settings.tolerance` is 3601 s: write 1 to 3600"),
+        ] {
+            let refused = read(settings).unwrap_err();
+            assert!(refused.starts_with(told), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_secret_has_to_be_long_and_is_not_repeated() {
+        for (secrets, told) in [
+            (json!({"secret": "S3CRET"}), "`secrets.secret` has 6 bytes, and 16 are the least"),
+            (json!({"secret": ["S3CRET"]}), "the `secrets` are not what they should be: write {"),
+        ] {
+            let refused = WebhookSettings::read(&json!({}), &secrets).unwrap_err().to_string();
+
+            assert!(refused.starts_with(told) && !refused.contains("S3CRET"), "{refused}");
+        }
+    }
+}

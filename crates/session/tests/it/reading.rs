@@ -1,0 +1,96 @@
+//! What a turn reads does not grow with its tenant.
+//!
+//! Plans are made when a connection first needs them, and on a young database that is when the
+//! tables are nearly empty; the index that they choose then is the one that a thousand sessions
+//! later is still used.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::world::{Tenant, World};
+
+/// Turns in one session, enough for each statement's plan to be the one that stays.
+const TURNS: i64 = 12;
+
+#[tokio::test]
+async fn a_turn_reads_as_little_in_a_tenant_of_many_sessions() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    // Statistics that come in the midst of it would hide what is looked for.
+    for table in ["sessions", "session_lease", "inbox", "entries", "runs"] {
+        world.admin(&format!("alter table session.{table} set (autovacuum_enabled = off)")).await?;
+    }
+    let ada = world.tenant();
+    turns(&world, ada, "warm").await?;
+    let alone = reads_of(&world, ada, "alone").await?;
+
+    crowd(&world, ada).await?;
+    let crowded = reads_of(&world, ada, "crowded").await?;
+
+    ensure!(
+        crowded < alone + 20 * TURNS,
+        "{TURNS} turns read {alone} rows in a small tenant, and {crowded} in a large one"
+    );
+    Ok(())
+}
+
+/// Two thousand more sessions of one tenant, with a message and a turn each.
+async fn crowd(world: &World, tenant: Tenant<'_>) -> anyhow::Result<()> {
+    for sql in [
+        "insert into session.sessions (tenant_id, session_id, key, kind, agent_id)
+         select '{t}', gen_random_uuid(), 'agent:a:other' || n, 'main', '{a}'
+         from generate_series(1, 2000) n",
+        "insert into session.session_lease (tenant_id, session_id, next_in, done_in, next_entry)
+         select tenant_id, session_id, 2, 1, 2 from session.sessions where key like 'agent:a:other%'",
+        "insert into session.inbox (tenant_id, session_id, seq, message_id, source, idem_key, hash,
+                                    body, state, finished_at)
+         select tenant_id, session_id, 1, gen_random_uuid(), 'internal:test', key, '', '{}', 'done',
+                clock_timestamp()
+         from session.sessions where key like 'agent:a:other%'",
+        "insert into session.runs (tenant_id, run_id, session_id, agent_id, epoch, outcome, started_at)
+         select tenant_id, gen_random_uuid(), session_id, agent_id, 1, 'completed', clock_timestamp()
+         from session.sessions where key like 'agent:a:other%'",
+        "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+         select tenant_id, session_id, 1, 1, gen_random_uuid(), 'noted', '{}'
+         from session.sessions where key like 'agent:a:other%'",
+    ] {
+        let sql = sql
+            .replace("{t}", &tenant.id.as_uuid().to_string())
+            .replace("{a}", &tenant.agent.as_uuid().to_string());
+        ensure!(world.admin(&sql).await? == 2000, "the crowd is there");
+    }
+    Ok(())
+}
+
+/// Rows that are read by so many turns in one session.
+async fn reads_of(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Result<i64> {
+    let before = reads(world, tenant).await?;
+    turns(world, tenant, session).await?;
+    Ok(reads(world, tenant).await? - before)
+}
+
+async fn turns(world: &World, tenant: Tenant<'_>, session: &str) -> anyhow::Result<()> {
+    for n in 0..TURNS {
+        let asked = tenant.say(session, &format!("{session}-{n}"), "hello").await?;
+        world.answer(&world.claim_one().await?, "hi there").await?;
+        world.sessions.answer(tenant.id, asked.message).await?;
+        world.sessions.session(tenant.id, asked.session).await?;
+        world.sessions.runs(tenant.id, Some(asked.session), 5).await?;
+    }
+    Ok(())
+}
+
+/// Rows and index entries that were read of the protocol's tables.
+async fn reads(world: &World, tenant: Tenant<'_>) -> anyhow::Result<i64> {
+    const SQL: &str = "
+        select sum(seq_tup_read + coalesce(idx_tup_fetch, 0))::bigint
+               + (select sum(idx_tup_read)::bigint from pg_stat_user_indexes
+                  where schemaname = 'session')
+        from pg_stat_user_tables where schemaname = 'session'";
+    // A server's process reports what it counted at most once a second, after a statement.
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    world.sessions.next_ready().await?;
+    world.sessions.share(tenant.id).await?;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.number(SQL).await
+}

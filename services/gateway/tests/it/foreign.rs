@@ -1,0 +1,129 @@
+//! One tenant tries to reach another's things, by every call of every door.
+//!
+//! The calls are in `table`, and those that there are in the contracts' description
+//! and in `src/http.rs`: one that has no row fails a test. What is another's is
+//! answered like what never was, word for word.
+
+mod http;
+mod raw;
+mod table;
+mod things;
+
+use std::collections::BTreeSet;
+
+use holdfast_proto::DESCRIPTORS;
+use prost::Message as _;
+use prost_types::FileDescriptorSet;
+use tonic::{Code, Status};
+
+use crate::world::World;
+
+use self::{
+    raw::call,
+    table::{Is, Row, table},
+    things::{Things, shown},
+};
+
+#[test]
+fn every_call_of_the_contracts_is_in_the_table() {
+    let files = FileDescriptorSet::decode(DESCRIPTORS).unwrap().file;
+    let mut there = BTreeSet::new();
+    for file in &files {
+        for service in &file.service {
+            let methods = service.method.iter();
+            there.extend(methods.map(|method| format!("{}/{}", service.name(), method.name())));
+        }
+    }
+
+    let tried: BTreeSet<String> = table().iter().map(|row| row.method.to_owned()).collect();
+
+    assert!(there.len() > 40, "the description has only {there:?}");
+    assert_eq!(tried, there, "each call needs a row of the table, and each row a call");
+}
+
+#[tokio::test]
+async fn nothing_of_another_tenant_is_found_listed_or_changed_by_any_call() {
+    let world = World::start().await.unwrap();
+    let annas = Things::of_anna(&world).await.unwrap();
+    let nobodys = Things::of_nobody();
+    let table = table();
+    let before = looks(&world, &table, &annas).await;
+
+    for row in table.iter().filter(|row| row.is == Is::Found) {
+        let foreign = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;
+        let never = call(&world, &world.ben, row.method, (row.ask)(&nobodys)).await;
+
+        let foreign = refused(row, foreign);
+        assert_eq!(foreign.code(), Code::NotFound, "{}: {}", row.method, foreign.message());
+        let (foreign, never) = (annas.masked(foreign.message()), refused(row, never));
+        assert_eq!(foreign, nobodys.masked(never.message()), "{} tells them apart", row.method);
+    }
+    for row in table.iter().filter(|row| row.is == Is::Shown) {
+        let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await.unwrap();
+
+        annas.assert_absent(row.method, &shown(&answer));
+    }
+    for row in table.iter().filter(|row| row.is == Is::Closed) {
+        let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;
+
+        assert_eq!(refused(row, answer).code(), Code::PermissionDenied, "{}", row.method);
+    }
+    // Names and keys are each tenant's own: the same ones make things that are Ben's.
+    for row in table.iter().filter(|row| row.is == Is::Made) {
+        let answer = call(&world, &world.ben, row.method, (row.ask)(&annas)).await;
+
+        let answer = answer.unwrap_or_else(|status| panic!("{}: {status}", row.method));
+        annas.assert_others(row.method, &shown(&answer));
+    }
+
+    assert_eq!(looks(&world, &table, &annas).await, before);
+}
+
+/// So that nothing above was refused for another reason.
+#[tokio::test]
+async fn its_own_tenant_finds_all_of_it() {
+    let world = World::start().await.unwrap();
+    let annas = Things::of_anna(&world).await.unwrap();
+    let table = table();
+
+    for row in table.iter().filter(|row| row.is == Is::Shown) {
+        let answer = call(&world, &world.anna, row.method, (row.ask)(&annas)).await.unwrap();
+        let answer = shown(&answer);
+
+        assert!(answer.contains("anna"), "{} shows nothing: {answer}", row.method);
+    }
+    let ends = |row: &&Row| {
+        let verb = row.method.rsplit('/').next().unwrap();
+        verb.starts_with("Delete") || verb.starts_with("Revoke")
+    };
+    let found = table.iter().filter(|row| row.is == Is::Found);
+    let (last, first): (Vec<&Row>, Vec<&Row>) = found.partition(ends);
+    let mut ended = BTreeSet::new();
+    // What is deleted by its id is not there to be deleted by its name.
+    for row in first.into_iter().chain(last.into_iter().filter(|row| ended.insert(row.method))) {
+        let answer = call(&world, &world.anna, row.method, (row.ask)(&annas)).await;
+
+        let code = answer.map_or_else(|status| status.code(), |_| Code::Ok);
+        let is_there = matches!(code, Code::Ok | Code::FailedPrecondition | Code::Aborted);
+        assert!(is_there, "{}: {code:?}", row.method);
+    }
+}
+
+/// All that Anna can look at. The bytes are sorted: a map has no order.
+async fn looks(world: &World, table: &[Row], annas: &Things) -> Vec<(&'static str, Vec<u8>)> {
+    let mut looks = Vec::new();
+    for row in table.iter().filter(|row| row.is == Is::Shown) {
+        let answer = call(world, &world.anna, row.method, (row.ask)(annas)).await.unwrap();
+        let mut bytes = answer.concat();
+        bytes.sort_unstable();
+        looks.push((row.method, bytes));
+    }
+    looks
+}
+
+fn refused(row: &Row, answer: Result<Vec<Vec<u8>>, Status>) -> Status {
+    match answer {
+        Err(status) => status,
+        Ok(answer) => panic!("{} answered: {}", row.method, shown(&answer)),
+    }
+}

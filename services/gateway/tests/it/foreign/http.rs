@@ -1,0 +1,114 @@
+//! The same by HTTP.
+
+use std::collections::BTreeSet;
+
+use reqwest::RequestBuilder;
+use serde_json::json;
+
+use super::things::Things;
+use crate::world::{Tenant, World};
+
+/// How a route is tried.
+enum Try {
+    /// It looks for a thing, and says with this status that another's is not there.
+    Found(u16, fn(&World, &Tenant, &Things) -> RequestBuilder),
+    /// It shows what there is, and nothing of another's.
+    Shown(fn(&World, &Tenant) -> RequestBuilder),
+}
+
+fn routes() -> Vec<(&'static str, Try)> {
+    vec![
+        ("/healthz", Try::Shown(|world, who| world.get(who, "/healthz"))),
+        ("/readyz", Try::Shown(|world, who| world.get(who, "/readyz"))),
+        ("/metrics", Try::Shown(|world, who| world.get(who, "/metrics"))),
+        (
+            "/v1/chat/completions",
+            Try::Found(404, |world, who, of| {
+                let model = format!("holdfast/{}", of.agent_name);
+                let messages = json!([{"role": "user", "content": "history"}]);
+                let body = json!({"model": model, "user": of.user, "messages": messages});
+                world.post(who, "/v1/chat/completions").json(&body)
+            }),
+        ),
+        (
+            "/v1/chat/completions",
+            // The same user is another's, who has said nothing yet.
+            Try::Shown(|world, who| {
+                let messages = json!([{"role": "user", "content": "history"}]);
+                let body = json!({"model": "holdfast", "user": "annas-user", "messages": messages});
+                world.post(who, "/v1/chat/completions").json(&body)
+            }),
+        ),
+        (
+            "/v1/responses",
+            Try::Found(404, |world, who, of| {
+                let body = json!({"model": format!("holdfast/{}", of.agent_name), "input": "hi"});
+                world.post(who, "/v1/responses").json(&body)
+            }),
+        ),
+        (
+            "/v1/responses",
+            Try::Found(400, |world, who, of| {
+                // As OpenAI answers it.
+                let previous = of.response();
+                let body =
+                    json!({"model": "holdfast", "previous_response_id": previous, "input": "hi"});
+                world.post(who, "/v1/responses").json(&body)
+            }),
+        ),
+        ("/v1/models", Try::Shown(|world, who| world.get(who, "/v1/models"))),
+        (
+            "/v1/models/{*model}",
+            Try::Found(404, |world, who, of| {
+                world.get(who, &format!("/v1/models/holdfast/{}", of.agent_name))
+            }),
+        ),
+    ]
+}
+
+/// A router does not say which routes it has; its source does.
+#[test]
+fn every_route_is_in_the_table() {
+    let source = include_str!("../../../src/http.rs");
+    let there = source.split(".route(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let there: BTreeSet<&str> = there.collect();
+
+    let tried: BTreeSet<&str> = routes().into_iter().map(|(route, _)| route).collect();
+
+    assert!(there.contains("/v1/models"), "{there:?}");
+    assert_eq!(tried, there, "each route needs a row of the table, and each row a route");
+    for nested in [".nest(", ".route_service(", ".nest_service("] {
+        assert!(!source.contains(nested), "the test above does not see what is behind {nested}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_another_tenant_is_found_or_shown_by_any_route() {
+    let world = World::start().await.unwrap();
+    let annas = Things::of_anna(&world).await.unwrap();
+    let nobodys = Things::of_nobody();
+    let answer = async |request: RequestBuilder| {
+        let response = request.send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+
+    for (route, tried) in routes() {
+        match tried {
+            Try::Found(expected, ask) => {
+                let (status, foreign) = answer(ask(&world, &world.ben, &annas)).await;
+                let (_, never) = answer(ask(&world, &world.ben, &nobodys)).await;
+                let (own, shown) = answer(ask(&world, &world.anna, &annas)).await;
+
+                assert_eq!(status, expected, "{route}: {foreign}");
+                assert_eq!(annas.masked(&foreign), nobodys.masked(&never), "{route}");
+                assert_eq!(own, 200, "{route}: {shown}");
+            }
+            Try::Shown(ask) => {
+                let (status, shown) = answer(ask(&world, &world.ben)).await;
+
+                assert_eq!(status, 200, "{route}: {shown}");
+                annas.assert_absent(route, &shown);
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Every call of the contracts, asking for the things of another tenant.
+
+use holdfast_proto::gateway::v1 as pb;
+use prost::Message;
+
+use super::things::Things;
+
+/// What a call does with what it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Is {
+    /// It looks for a thing, and does not find another's.
+    Found,
+    /// It shows what there is, and nothing of another's.
+    Shown,
+    /// It makes a thing, and the same name, key or peer may be another's too.
+    Made,
+    /// It is open to no tenant's own keys.
+    Closed,
+}
+
+/// One way of trying.
+pub struct Row {
+    pub method: &'static str,
+    pub is: Is,
+    pub ask: fn(&Things) -> Vec<u8>,
+}
+
+fn bytes(message: impl Message) -> Vec<u8> {
+    message.encode_to_vec()
+}
+
+pub fn table() -> Vec<Row> {
+    let doors = [talking(), sessions(), agents(), channels(), routing(), operations()];
+    doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
+}
+
+type Try = (&'static str, Is, fn(&Things) -> Vec<u8>);
+
+fn send(to: pb::SendRequest) -> Vec<u8> {
+    bytes(pb::SendRequest { text: "history".into(), ..to })
+}
+
+fn talking() -> Vec<Try> {
+    vec![
+        ("Messages/Send", Is::Found, |of| {
+            send(pb::SendRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Messages/Send", Is::Found, |of| {
+            send(pb::SendRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Messages/Send", Is::Made, |of| {
+            let request_id = of.request_id.clone();
+            send(pb::SendRequest { request_id, session: of.user.clone(), ..Default::default() })
+        }),
+        ("Messages/Stream", Is::Found, |of| {
+            send(pb::SendRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Messages/Stream", Is::Found, |of| {
+            send(pb::SendRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Messages/Follow", Is::Found, |of| {
+            bytes(pb::FollowRequest { message_id: of.message.clone() })
+        }),
+        ("Messages/Cancel", Is::Found, |of| {
+            bytes(pb::CancelRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Messages/Cancel", Is::Found, |of| {
+            bytes(pb::CancelRequest { session: of.session_key.clone(), ..Default::default() })
+        }),
+        // Two tenants' bridges are in `arrivals`; no key may call it at all.
+        ("Ingest/Accept", Is::Closed, |of| {
+            bytes(pb::AcceptRequest { account_id: of.account.clone(), ..Default::default() })
+        }),
+    ]
+}
+
+fn sessions() -> Vec<Try> {
+    vec![
+        ("Sessions/ListSessions", Is::Shown, |_| bytes(pb::ListSessionsRequest::default())),
+        ("Sessions/ListSessions", Is::Found, |of| {
+            bytes(pb::ListSessionsRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Sessions/GetSession", Is::Found, |of| {
+            bytes(pb::GetSessionRequest { session: of.session.clone() })
+        }),
+        ("Sessions/GetSession", Is::Found, |of| {
+            bytes(pb::GetSessionRequest { session: of.session_key.clone() })
+        }),
+        ("Sessions/GetHistory", Is::Found, |of| {
+            bytes(pb::GetHistoryRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Sessions/GetHistory", Is::Found, |of| {
+            bytes(pb::GetHistoryRequest { session: of.session_key.clone(), ..Default::default() })
+        }),
+        ("Sessions/PauseSession", Is::Found, |of| {
+            bytes(pb::PauseSessionRequest { session: of.session.clone() })
+        }),
+        ("Sessions/ResumeSession", Is::Found, |of| {
+            bytes(pb::ResumeSessionRequest { session: of.session.clone() })
+        }),
+        ("Sessions/DeleteSession", Is::Found, |of| {
+            bytes(pb::DeleteSessionRequest { session: of.session.clone() })
+        }),
+        ("Sessions/DeleteSession", Is::Found, |of| {
+            bytes(pb::DeleteSessionRequest { session: of.session_key.clone() })
+        }),
+        ("Sessions/ListRuns", Is::Shown, |_| bytes(pb::ListRunsRequest::default())),
+        ("Sessions/ListRuns", Is::Found, |of| {
+            bytes(pb::ListRunsRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
+    ]
+}
+
+fn agents() -> Vec<Try> {
+    vec![
+        ("Agents/ListAgents", Is::Shown, |_| bytes(pb::ListAgentsRequest {})),
+        ("Agents/GetAgent", Is::Found, |of| bytes(pb::GetAgentRequest { agent: of.agent.clone() })),
+        ("Agents/GetAgent", Is::Found, |of| {
+            bytes(pb::GetAgentRequest { agent: of.agent_name.clone() })
+        }),
+        ("Agents/CreateAgent", Is::Made, |of| {
+            let agent = pb::Agent { name: of.agent_name.clone(), ..Default::default() };
+            bytes(pb::CreateAgentRequest { agent: Some(agent) })
+        }),
+        ("Agents/UpdateAgent", Is::Found, |of| {
+            let (id, name) = (of.agent.clone(), of.agent_name.clone());
+            let agent = pb::Agent { id, name, ..Default::default() };
+            bytes(pb::UpdateAgentRequest { agent: Some(agent) })
+        }),
+        ("Agents/UpdateAgent", Is::Found, |of| {
+            let agent = pb::Agent { name: of.agent_name.clone(), ..Default::default() };
+            bytes(pb::UpdateAgentRequest { agent: Some(agent) })
+        }),
+        ("Agents/DeleteAgent", Is::Found, |of| {
+            bytes(pb::DeleteAgentRequest { agent: of.agent.clone() })
+        }),
+        ("Agents/DeleteAgent", Is::Found, |of| {
+            bytes(pb::DeleteAgentRequest { agent: of.agent_name.clone() })
+        }),
+        ("Providers/ListProviders", Is::Shown, |_| bytes(pb::ListProvidersRequest {})),
+        ("Providers/PutProvider", Is::Made, |of| {
+            let (name, kind) = (of.provider.clone(), "openai".into());
+            let provider = pb::Provider { name, kind, ..Default::default() };
+            bytes(pb::PutProviderRequest { provider: Some(provider), api_key: "sk-ben".into() })
+        }),
+        ("Providers/DeleteProvider", Is::Found, |of| {
+            bytes(pb::DeleteProviderRequest { name: of.provider.clone() })
+        }),
+        ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
+        ("Keys/CreateKey", Is::Made, |of| {
+            let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
+            bytes(pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 })
+        }),
+        ("Keys/RevokeKey", Is::Found, |of| bytes(pb::RevokeKeyRequest { id: of.key.clone() })),
+        ("Tenants/ListTenants", Is::Closed, |_| bytes(pb::ListTenantsRequest {})),
+        ("Tenants/CreateTenant", Is::Closed, |_| {
+            bytes(pb::CreateTenantRequest { name: "bens-second".into() })
+        }),
+        ("Tenants/UpdateTenant", Is::Closed, |_| {
+            let (name, state) = ("anna".into(), "suspended".into());
+            let tenant = pb::Tenant { name, state, ..Default::default() };
+            bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
+        }),
+    ]
+}
+
+/// The account as Anna has it, by this id.
+pub fn account(of: &Things, id: String) -> pb::Account {
+    pb::Account {
+        id,
+        channel: "telegram".into(),
+        name: of.account_name.clone(),
+        settings: r#"{"allow": ["*"]}"#.into(),
+        ..Default::default()
+    }
+}
+
+pub const SECRETS: &str = r#"{"token": "1:a"}"#;
+
+fn channels() -> Vec<Try> {
+    vec![
+        ("Channels/ListAccounts", Is::Shown, |_| bytes(pb::ListAccountsRequest::default())),
+        ("Channels/ListAccounts", Is::Shown, |_| {
+            bytes(pb::ListAccountsRequest { channel: "telegram".into() })
+        }),
+        ("Channels/CreateAccount", Is::Made, |of| {
+            let account = Some(account(of, String::new()));
+            bytes(pb::CreateAccountRequest { account, secrets: SECRETS.into() })
+        }),
+        ("Channels/UpdateAccount", Is::Found, |of| {
+            let account = Some(account(of, of.account.clone()));
+            bytes(pb::UpdateAccountRequest { account, secrets: SECRETS.into() })
+        }),
+        ("Channels/DeleteAccount", Is::Found, |of| {
+            bytes(pb::DeleteAccountRequest { id: of.account.clone() })
+        }),
+    ]
+}
+
+/// Anna's peer, bound to this agent.
+pub fn binding(of: &Things, agent: &str) -> pb::Binding {
+    pb::Binding {
+        channel: "telegram".into(),
+        account: of.account_name.clone(),
+        peer_kind: "direct".into(),
+        peer_id: of.peer.clone(),
+        agent: agent.to_owned(),
+        ..Default::default()
+    }
+}
+
+/// A rule that leads a word of Anna's to this agent.
+pub fn rules(of: &Things, agent: &str) -> pb::PutRulesRequest {
+    let (pattern, agent) = (of.rule_word.clone(), agent.to_owned());
+    pb::PutRulesRequest { rules: vec![pb::Rule { pattern, agent, ..Default::default() }] }
+}
+
+/// Who Anna's peer is.
+pub fn identity(of: &Things) -> pb::PutIdentityRequest {
+    let (peer, canonical) = (of.identity.clone(), of.identity.clone());
+    let identity = pb::Identity { channel: "telegram".into(), peer, canonical };
+    pb::PutIdentityRequest { identity: Some(identity) }
+}
+
+fn routing() -> Vec<Try> {
+    vec![
+        ("Routing/ListBindings", Is::Shown, |_| bytes(pb::ListBindingsRequest {})),
+        ("Routing/CreateBinding", Is::Found, |of| {
+            let binding = Some(binding(of, &of.agent_name));
+            bytes(pb::CreateBindingRequest { binding })
+        }),
+        ("Routing/CreateBinding", Is::Found, |of| {
+            bytes(pb::CreateBindingRequest { binding: Some(binding(of, &of.agent)) })
+        }),
+        ("Routing/CreateBinding", Is::Made, |of| {
+            bytes(pb::CreateBindingRequest { binding: Some(binding(of, "main")) })
+        }),
+        ("Routing/DeleteBinding", Is::Found, |of| {
+            bytes(pb::DeleteBindingRequest { id: of.binding.clone() })
+        }),
+        ("Routing/ListRules", Is::Shown, |_| bytes(pb::ListRulesRequest {})),
+        ("Routing/PutRules", Is::Found, |of| bytes(rules(of, &of.agent_name))),
+        ("Routing/PutRules", Is::Found, |of| bytes(rules(of, &of.agent))),
+        ("Routing/PutRules", Is::Made, |of| bytes(rules(of, "main"))),
+        ("Routing/ListIdentities", Is::Shown, |_| bytes(pb::ListIdentitiesRequest {})),
+        ("Routing/PutIdentity", Is::Made, |of| bytes(identity(of))),
+        ("Routing/DeleteIdentity", Is::Found, |of| {
+            let (channel, peer) = ("telegram".into(), of.identity.clone());
+            bytes(pb::DeleteIdentityRequest { channel, peer })
+        }),
+        ("Routing/Explain", Is::Shown, |of| {
+            bytes(pb::ExplainRequest {
+                channel: "telegram".into(),
+                account: of.account_name.clone(),
+                peer_kind: "direct".into(),
+                peer_id: "7".into(),
+                text: of.rule_word.clone(),
+                ..Default::default()
+            })
+        }),
+    ]
+}
+
+fn operations() -> Vec<Try> {
+    vec![
+        ("Operations/GetStatus", Is::Shown, |_| bytes(pb::GetStatusRequest {})),
+        ("Operations/ListDeadLetters", Is::Shown, |_| bytes(pb::ListDeadLettersRequest::default())),
+        ("Operations/GetDeadLetter", Is::Found, |of| {
+            bytes(pb::GetDeadLetterRequest { message_id: of.dead_letter.clone() })
+        }),
+        ("Operations/RequeueDeadLetter", Is::Found, |of| {
+            bytes(pb::RequeueDeadLetterRequest { message_id: of.dead_letter.clone() })
+        }),
+        ("Operations/ListDeliveries", Is::Shown, |_| bytes(pb::ListDeliveriesRequest::default())),
+        ("Operations/ResendDelivery", Is::Found, |of| {
+            bytes(pb::ResendDeliveryRequest { id: of.delivery.clone() })
+        }),
+    ]
+}

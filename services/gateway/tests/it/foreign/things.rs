@@ -1,0 +1,230 @@
+//! Something of each kind, of one tenant: what the other one asks for.
+
+use anyhow::Context as _;
+use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
+use holdfast_types::{AccountId, AgentId, DeliveryId, KeyId, MessageId, RunId, SessionId};
+use prost::Message;
+use uuid::Uuid;
+
+use super::{
+    raw::call,
+    table::{SECRETS, account, binding, identity, rules},
+};
+use crate::{
+    arrivals::accept,
+    world::{Tenant, World},
+};
+
+/// Ids, and names that begin with their owner's.
+#[derive(Debug, Clone, Default)]
+pub struct Things {
+    owner: &'static str,
+    pub agent: String,
+    pub agent_name: String,
+    pub provider: String,
+    pub key: String,
+    pub key_name: String,
+    pub account: String,
+    pub account_name: String,
+    pub binding: String,
+    pub peer: String,
+    pub identity: String,
+    pub rule_word: String,
+    pub user: String,
+    pub request_id: String,
+    pub session: String,
+    pub session_key: String,
+    pub message: String,
+    pub run: String,
+    pub dead_letter: String,
+    pub delivery: String,
+}
+
+impl Things {
+    fn named(owner: &'static str) -> Self {
+        let name = |of: &str| format!("{owner}-{of}");
+        Self {
+            owner,
+            agent_name: name("coach"),
+            provider: name("models"),
+            key_name: name("key"),
+            account_name: name("bot"),
+            peer: name("peer"),
+            identity: name("friend"),
+            rule_word: name("word"),
+            user: name("user"),
+            request_id: name("request"),
+            ..Self::default()
+        }
+    }
+
+    /// Things that never were.
+    pub fn of_nobody() -> Self {
+        let named = Self::named("nobodys");
+        Self {
+            agent: AgentId::generate().to_string(),
+            key: KeyId::generate().to_string(),
+            account: AccountId::generate().to_string(),
+            binding: Uuid::now_v7().to_string(),
+            session: SessionId::generate().to_string(),
+            session_key: format!("agent:{}:api:{}", named.agent_name, named.user),
+            message: MessageId::generate().to_string(),
+            run: RunId::generate().to_string(),
+            dead_letter: MessageId::generate().to_string(),
+            delivery: DeliveryId::generate().to_string(),
+            ..named
+        }
+    }
+
+    /// Makes something of each kind for Anna, by the doors.
+    pub async fn of_anna(world: &World) -> anyhow::Result<Self> {
+        let mut of = Self::named("annas");
+        of.own(world).await?;
+        of.say(world).await?;
+        Ok(of)
+    }
+
+    async fn own(&mut self, world: &World) -> anyhow::Result<()> {
+        let who = &world.anna;
+        let agent = pb::Agent { name: self.agent_name.clone(), ..Default::default() };
+        let create = pb::CreateAgentRequest { agent: Some(agent) };
+        let made: pb::CreateAgentResponse = ask(world, who, "Agents/CreateAgent", create).await?;
+        self.agent = made.agent.context("no agent")?.id;
+        let (name, kind) = (self.provider.clone(), "openai".into());
+        let provider = pb::Provider { name, kind, ..Default::default() };
+        let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-anna".into() };
+        let _: pb::PutProviderResponse = ask(world, who, "Providers/PutProvider", put).await?;
+        let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
+        let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
+        let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
+        self.key = made.key.context("no key")?.id;
+        let account = Some(account(self, String::new()));
+        let create = pb::CreateAccountRequest { account, secrets: SECRETS.into() };
+        let made: pb::CreateAccountResponse =
+            ask(world, who, "Channels/CreateAccount", create).await?;
+        self.account = made.account.context("no account")?.id;
+        let create = pb::CreateBindingRequest { binding: Some(binding(self, &self.agent_name)) };
+        let made: pb::CreateBindingResponse =
+            ask(world, who, "Routing/CreateBinding", create).await?;
+        self.binding = made.binding.context("no binding")?.id;
+        let put = rules(self, &self.agent_name);
+        let _: pb::PutRulesResponse = ask(world, who, "Routing/PutRules", put).await?;
+        let _: pb::PutIdentityResponse =
+            ask(world, who, "Routing/PutIdentity", identity(self)).await?;
+        // The gateway remembers a tenant's routing for a second.
+        tokio::time::sleep(std::time::Duration::from_millis(1100)).await;
+        Ok(())
+    }
+
+    async fn say(&mut self, world: &World) -> anyhow::Result<()> {
+        let who = &world.anna;
+        let said = |text: &str| pb::SendRequest {
+            request_id: format!("{}-{text}", self.request_id),
+            text: format!("{text} annas words"),
+            agent: self.agent_name.clone(),
+            session: self.user.clone(),
+        };
+        let sent = world.send(who, said("say")).await?;
+        world.follow(who, &sent.message_id).await?;
+        let dead = world.send(who, said("die")).await?;
+        world.follow(who, &dead.message_id).await?;
+        let same = pb::SendRequest {
+            request_id: self.request_id.clone(),
+            session: self.user.clone(),
+            text: "history".into(),
+            ..Default::default()
+        };
+        let same = world.send(who, same).await?;
+        world.follow(who, &same.message_id).await?;
+        self.deliver(world).await?;
+
+        let get = pb::GetSessionRequest { session: sent.session_id.clone() };
+        let got: pb::GetSessionResponse = ask(world, who, "Sessions/GetSession", get).await?;
+        self.session_key = got.session.context("no session")?.key;
+        self.session = sent.session_id;
+        self.message = sent.message_id;
+        self.dead_letter = dead.message_id;
+        let session = self.session.clone();
+        let list = pb::ListRunsRequest { session, ..Default::default() };
+        let runs: pb::ListRunsResponse = ask(world, who, "Sessions/ListRuns", list).await?;
+        self.run = runs.runs.first().context("no run")?.id.clone();
+        let list = pb::ListDeliveriesRequest::default();
+        let sent: pb::ListDeliveriesResponse =
+            ask(world, who, "Operations/ListDeliveries", list).await?;
+        self.delivery = sent.deliveries.first().context("no delivery")?.id.clone();
+        Ok(())
+    }
+
+    /// A reply that waits for its bridge.
+    async fn deliver(&self, world: &World) -> anyhow::Result<()> {
+        let arrival = AcceptRequest {
+            account_id: self.account.clone(),
+            channel: "telegram".into(),
+            account: self.account_name.clone(),
+            idempotency_key: self.request_id.clone(),
+            peer_kind: "direct".into(),
+            peer_id: self.peer.clone(),
+            sender_id: self.peer.clone(),
+            text: "annas question".into(),
+            reply_chat: self.peer.clone(),
+            ..AcceptRequest::default()
+        };
+        let taken = accept(world, world.anna.id, arrival).await?;
+        world.follow(&world.anna, &taken.message_id).await?;
+        Ok(())
+    }
+
+    /// The response of `OpenAI`'s API that the message is.
+    pub fn response(&self) -> String {
+        self.message.replacen("msg_", "resp_", 1)
+    }
+
+    /// A refusal without the names of what it is about.
+    pub fn masked(&self, told: &str) -> String {
+        let told = told.replace(&self.response(), "<id>");
+        let told = self.ids().iter().fold(told, |told, id| told.replace(id, "<id>"));
+        told.replace(self.owner, "<name>")
+    }
+
+    /// Neither ids nor names are shown.
+    pub fn assert_absent(&self, where_: &str, shown: &str) {
+        self.assert_others(where_, shown);
+        assert!(!shown.contains("anna"), "{where_}: {shown}");
+    }
+
+    /// What is shown is another's, though it may have the same name.
+    pub fn assert_others(&self, where_: &str, shown: &str) {
+        for id in self.ids() {
+            assert!(!shown.contains(id), "{where_} shows {id}: {shown}");
+        }
+    }
+
+    fn ids(&self) -> [&str; 9] {
+        [
+            &self.agent,
+            &self.key,
+            &self.account,
+            &self.binding,
+            &self.session,
+            &self.message,
+            &self.run,
+            &self.dead_letter,
+            &self.delivery,
+        ]
+    }
+}
+
+/// The words in encoded messages, and what is between them.
+pub fn shown(answers: &[Vec<u8>]) -> String {
+    answers.iter().map(|answer| String::from_utf8_lossy(answer).into_owned()).collect()
+}
+
+async fn ask<A: Message + Default>(
+    world: &World,
+    who: &Tenant,
+    method: &str,
+    request: impl Message,
+) -> anyhow::Result<A> {
+    let answers = call(world, who, method, request.encode_to_vec()).await?;
+    Ok(A::decode(answers.concat().as_slice())?)
+}
