@@ -17,6 +17,12 @@ MUTANTS = {
             "Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),",
             "Some(lease) => Ok(lease),",
         ),
+        (SESSION + "append.rs", " and epoch = $3 and state = 'RUNNING'", ""),
+        (
+            SESSION + "complete.rs",
+            "and l.state = 'RUNNING' and l.epoch = \",",
+            "and 0 <= \",",
+        ),
         # Reading is fenced too, which would hide a stale owner's writes.
         (SESSION + "load.rs", "and l.epoch = $4\"", "and $4::bigint > 0\""),
     ],
@@ -27,7 +33,7 @@ MUTANTS = {
             "where tenant_id = $1 and session_id = $2\n        for update\";",
             "where tenant_id = $1 and session_id = $2\";",
         ),
-        (SESSION + "ingest.rs", "\n        for update of l\";", "\";"),
+        (SESSION + "ingest.rs", "\n            for update) l\";", ") l\";"),
     ],
     # A message that is sent again is another message.
     "idempotency-key": [

@@ -1,13 +1,11 @@
-//! Writing a step of a turn, and the statement that all writes of a turn share.
+//! Writing a step of a turn.
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{Entry, RunId, SessionId};
 use sqlx::types::Json;
+use uuid::Uuid;
 
-use crate::{
-    Append, Appended, Claim, Error, NewDelivery, Sessions,
-    sessions::{Lease, lock_claimed},
-};
+use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, sessions::fenced};
 
 impl Sessions {
     /// Writes what happened in a step, if the session is still this runner's.
@@ -17,96 +15,58 @@ impl Sessions {
     /// [`Error::Fenced`] if it is not: stop, and write nothing more. After any other error nobody
     /// knows whether it was written; [`load`](Self::load) tells.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
-        const LEASE: &str = "
+        // The fence is in the last part: if it takes no row, nothing of the statement lasts. The
+        // places are read without a lock, since only whoever holds the claim moves them.
+        const SQL: &str = "
+            with held as materialized (
+                select next_entry from session.session_lease
+                where tenant_id = $1 and session_id = $2),
+            marked as (
+                update session.inbox set state = 'seen', run_id = $4
+                where tenant_id = $1 and session_id = $2 and seq = any($5) and state = 'new'),
+            written as (
+                insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+                select $1, $2, held.next_entry + e.n - 1, $3, $4, e.kind, e.body
+                from held, unnest($6::text[], $7::jsonb[]) with ordinality as e (kind, body, n))
             update session.session_lease
-            set next_entry = next_entry + $3, next_out = next_out + $4,
-                attempts = case when $5 then 0 else attempts end
-            where tenant_id = $1 and session_id = $2";
+            set next_entry = next_entry + $8, next_out = next_out + $9,
+                attempts = case when $10 then 0 else attempts end
+            where tenant_id = $1 and session_id = $2 and epoch = $3 and state = 'RUNNING'
+            returning paused is not null, cancel_upto, next_in, next_entry, next_out - $9";
 
-        let progress = append.entries.iter().any(Entry::is_progress);
-        let written = Written {
-            run: append.run,
-            entries: &append.entries,
-            seen: &append.seen,
-            deliveries: &append.deliveries,
+        let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
+        // Without a run there is nothing to write but the counters.
+        let Append { run, entries, seen, deliveries } = match append.run {
+            Some(_) => append,
+            None => Append::default(),
         };
+        let run = run.unwrap_or_else(|| Uuid::nil().into());
+        let progress = entries.iter().any(Entry::is_progress);
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
-        let lease = lock_claimed(&mut tx, claim).await?;
-        write(&mut tx, &lease, &written).await?;
-        sqlx::query(LEASE)
+        let row: Option<(bool, i64, i64, i64, i64)> = sqlx::query_as(SQL)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())
-            .bind(written.entry_count())
-            .bind(written.delivery_count())
-            .bind(progress)
-            .execute(tx.conn())
-            .await?;
-        tx.commit().await?;
-
-        Ok(Appended {
-            pause: lease.paused,
-            cancel_upto: lease.cancel_upto,
-            next_in: lease.next_in,
-            next_entry: lease.next_entry + written.entry_count(),
-        })
-    }
-}
-
-/// What a turn writes besides its end.
-pub(crate) struct Written<'a> {
-    pub run: Option<RunId>,
-    pub entries: &'a [Entry],
-    pub seen: &'a [i64],
-    pub deliveries: &'a [NewDelivery],
-}
-
-impl Written<'_> {
-    pub fn entry_count(&self) -> i64 {
-        i64::try_from(self.entries.len()).unwrap_or(i64::MAX)
-    }
-
-    pub fn delivery_count(&self) -> i64 {
-        i64::try_from(self.deliveries.len()).unwrap_or(i64::MAX)
-    }
-}
-
-/// Writes entries, marks and replies under a lease that is locked.
-pub(crate) async fn write(
-    tx: &mut TenantTx,
-    lease: &Lease,
-    written: &Written<'_>,
-) -> Result<(), Error> {
-    const ENTRIES: &str = "
-        with marked as (
-            update session.inbox set state = 'seen', run_id = $4
-            where tenant_id = $1 and session_id = $2 and seq = any($8) and state = 'new')
-        insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
-        select $1, $2, e.seq, $3, $4, e.kind, e.body
-        from unnest($5::bigint[], $6::text[], $7::jsonb[]) as e (seq, kind, body)";
-
-    let tenant = tx.tenant();
-    if let Some(run) = written.run
-        && !(written.entries.is_empty() && written.seen.is_empty())
-    {
-        sqlx::query(ENTRIES)
-            .bind(tenant.as_uuid())
-            .bind(lease.session.as_uuid())
-            .bind(lease.epoch)
+            .bind(claim.epoch)
             .bind(run.as_uuid())
-            .bind((lease.next_entry..).take(written.entries.len()).collect::<Vec<i64>>())
-            .bind(written.entries.iter().map(Entry::kind).collect::<Vec<_>>())
-            .bind(written.entries.iter().map(Json).collect::<Vec<_>>())
-            .bind(written.seen)
-            .execute(tx.conn())
+            .bind(&seen)
+            .bind(entries.iter().map(Entry::kind).collect::<Vec<_>>())
+            .bind(entries.iter().map(Json).collect::<Vec<_>>())
+            .bind(count(entries.len()))
+            .bind(count(deliveries.len()))
+            .bind(progress)
+            .fetch_optional(tx.conn())
             .await?;
+        let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {
+            tx.rollback().await?;
+            return Err(fenced(claim));
+        };
+        if !deliveries.is_empty() {
+            deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
+        }
+        tx.commit().await?;
+        Ok(Appended { pause, cancel_upto, next_in, next_entry })
     }
-    if let Some(run) = written.run
-        && !written.deliveries.is_empty()
-    {
-        deliver(tx, lease.session, run, lease.next_out, written.deliveries).await?;
-    }
-    Ok(())
 }
 
 /// Stores replies to send. One that has been stored under its id stays as it is.

@@ -7,7 +7,7 @@ use sqlx::types::Json;
 use crate::{
     Claim, Completed, Completion, Error, Sessions,
     append::deliver,
-    sessions::{Lease, TURN, lock_claimed},
+    sessions::{Lease, TURN, fenced, lock_claimed},
 };
 
 impl Sessions {
@@ -23,36 +23,61 @@ impl Sessions {
         completion: Completion,
     ) -> Result<Completed, Error> {
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
-        let entries = count(completion.entries.len());
-        let replies = count(completion.deliveries.len());
-
-        let mut tx = self.pools.tenant(claim.tenant).await?;
-        let lease = lock_claimed(&mut tx, claim).await?;
-        if replies > 0 {
-            deliver(&mut tx, claim.session, completion.run, lease.next_out, &completion.deliveries)
-                .await?;
-        }
-        let finishes = Rest {
+        let rest = Rest {
             finished: count(completion.done.len()),
             finishes: &completion.done,
-            entries,
-            replies,
+            entries: count(completion.entries.len()),
+            replies: count(completion.deliveries.len()),
             wait: &completion.wait,
         };
-        let completed = end(&mut tx, &lease, &completion, finishes).await?;
-        tx.commit().await?;
-        Ok(completed)
+
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let usual = Next::resting(&rest);
+        if let Some(ended) = end(&mut tx, claim, &completion, &rest, &usual).await? {
+            return conclude(tx, claim, &completion, &usual, ended).await;
+        }
+        // It is not the usual end: something came meanwhile, or the session is held, has a
+        // workspace or is another's. What is written so far does not last.
+        tx.rollback().await?;
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        let next = Next::of(&mut tx, &lease, &rest).await?;
+        match end(&mut tx, claim, &completion, &rest, &next).await? {
+            Some(ended) => conclude(tx, claim, &completion, &next, ended).await,
+            None => Err(fenced(claim)),
+        }
     }
 }
 
+/// Sends what the turn wants sent, and makes its end last.
+async fn conclude(
+    mut tx: TenantTx,
+    claim: &Claim,
+    completion: &Completion,
+    next: &Next<'_>,
+    ended: Ended,
+) -> Result<Completed, Error> {
+    if !completion.deliveries.is_empty() {
+        let (run, first) = (completion.run, ended.next_out);
+        deliver(&mut tx, claim.session, run, first, &completion.deliveries).await?;
+    }
+    tx.commit().await?;
+    Ok(Completed { wake: next.queue || ended.promoted, again: next.again })
+}
+
 /// The parts of a statement that write what happened last, mark the turn's messages, record the
-/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`.
+/// run, count what it cost and tell whoever listens. They use the parameters up to `$17`.
+///
+/// The journal's next place is read without a lock: only whoever holds the claim moves it.
 macro_rules! finish {
     () => {
-        "entries as (
+        "held as materialized (
+            select next_entry from session.session_lease
+            where tenant_id = $1 and session_id = $2),
+        entries as (
             insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
-            select $1, $2, e.seq, $12, $3, e.kind, e.body
-            from unnest($16::bigint[], $17::text[], $18::jsonb[]) as e (seq, kind, body)),
+            select $1, $2, held.next_entry + e.n - 1, $12, $3, e.kind, e.body
+            from held, unnest($16::text[], $17::jsonb[]) with ordinality as e (kind, body, n)),
         finished as (
             update session.inbox
             set state = case when $4 = 'dead' then 'dead' else 'done' end,
@@ -70,7 +95,9 @@ macro_rules! finish {
             insert into session.runs
                 (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
                  input_tokens, cached_tokens, output_tokens, started_at)
-            select $1, $3, $2, agent_id, $12, $4, $5, $7, $8, $13, $9, $10, $11, $15 from session
+            select $1, $3, $2, agent_id, $12, $4, $5, held.next_entry + $7::bigint, $8, $13, $9, $10,
+                   $11, $15
+            from session, held
             on conflict (tenant_id, run_id) do update
                 set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,
                     reply_seq = excluded.reply_seq, finished_at = clock_timestamp()),
@@ -92,7 +119,7 @@ macro_rules! rest {
         queue $queue:literal, turn $turn:literal, state $state:literal, wait $wait:literal,
         deadline $deadline:literal, entries $entries:literal, finished $finished:literal,
         replies $replies:literal, epoch $epoch:literal, workspace $workspace:literal,
-        returning $returning:literal
+        only $only:literal, returning $returning:literal
     ) => {
         concat!(
             "next as (
@@ -153,8 +180,9 @@ macro_rules! rest {
             $replies,
             ", attempts = 0, ended = false
             from place
-            where l.tenant_id = $1 and l.session_id = $2 and l.epoch = ",
+            where l.tenant_id = $1 and l.session_id = $2 and l.state = 'RUNNING' and l.epoch = ",
             $epoch,
+            $only,
             "
             returning exists (select from next)",
             $returning
@@ -162,33 +190,46 @@ macro_rules! rest {
     };
 }
 
+/// What the statement that ends a turn says.
+struct Ended {
+    /// Another of the tenant's sessions has its place now.
+    promoted: bool,
+    /// Where its replies go in the order of those that the session sent.
+    next_out: i64,
+}
+
 /// Ends a turn in one statement: the session's row and its tenant's counters are held until it
 /// commits, and the fewer round trips that takes, the fewer wait.
+///
+/// Nothing, if the session is not this claim's, or is not as `next` takes it to be: then undo the
+/// transaction.
 async fn end(
     tx: &mut TenantTx,
-    lease: &Lease,
+    claim: &Claim,
     end: &Completion,
-    rest: Rest<'_>,
-) -> Result<Completed, Error> {
+    rest: &Rest<'_>,
+    next: &Next<'_>,
+) -> Result<Option<Ended>, Error> {
     const SQL: &str = concat!(
         "with ",
         finish!(),
         ",",
         rest!(
-            queue "$19", turn "$20", state "$21", wait "$22", deadline "$23", entries "$24",
-            finished "(select count(*) from finished)", replies "$25", epoch "$12",
-            workspace "$26", returning ", (select count(*) from finished)"
+            queue "$18", turn "$19", state "$20", wait "$21", deadline "$22", entries "$23",
+            finished "(select count(*) from finished)", replies "$24", epoch "$12",
+            workspace "$25",
+            only " and ($26 or (l.paused is null and l.workspace is null
+                                and l.next_in - 1 - l.done_in = (select count(*) from finished)))",
+            returning ", next_out - $24, (select count(*) from finished)"
         )
     );
 
     let tenant = tx.tenant();
-    let reply =
-        end.reply.and_then(|index| i64::try_from(index).ok()).map(|at| lease.next_entry + at);
+    let reply = end.reply.and_then(|index| i64::try_from(index).ok());
     let tokens = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
-    let next = Next::of(tx, lease, &rest).await?;
-    let row: Option<(bool, i64)> = sqlx::query_as(SQL)
+    let row: Option<(bool, i64, i64)> = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
-        .bind(lease.session.as_uuid())
+        .bind(claim.session.as_uuid())
         .bind(end.run.as_uuid())
         .bind(end.outcome.as_str())
         .bind(&end.reason)
@@ -198,11 +239,10 @@ async fn end(
         .bind(tokens(end.usage.input))
         .bind(tokens(end.usage.cached))
         .bind(tokens(end.usage.output))
-        .bind(lease.epoch)
+        .bind(claim.epoch)
         .bind(&end.model)
         .bind(end.last_target.as_ref().map(Json))
         .bind(jiff_sqlx::Timestamp::from(end.started_at))
-        .bind((lease.next_entry..).take(end.entries.len()).collect::<Vec<i64>>())
         .bind(end.entries.iter().map(Entry::kind).collect::<Vec<_>>())
         .bind(end.entries.iter().map(Json).collect::<Vec<_>>())
         .bind(next.queue)
@@ -212,10 +252,11 @@ async fn end(
         .bind(next.deadline)
         .bind(rest.entries)
         .bind(rest.replies)
-        .bind(lease.workspace.as_deref())
+        .bind(next.workspace.as_deref())
+        .bind(next.is_known)
         .fetch_optional(tx.conn())
         .await?;
-    let Some((promoted, finished)) = row else { return Err(Error::Fenced { held: lease.epoch }) };
+    let Some((promoted, next_out, finished)) = row else { return Ok(None) };
     if finished != rest.finished {
         // Nobody but the holder of the claim finishes messages.
         return Err(Error::Conflict(format!(
@@ -223,7 +264,7 @@ async fn end(
             rest.finished
         )));
     }
-    Ok(Completed { wake: next.queue || promoted, again: next.again })
+    Ok(Some(Ended { promoted, next_out }))
 }
 
 /// What a turn's end changes in the lease.
@@ -252,7 +293,8 @@ pub(crate) async fn rest(
         "with ",
         rest!(
             queue "$3", turn "$4", state "$5", wait "$6", deadline "$7", entries "$8",
-            finished "$9", replies "$10", epoch "$11", workspace "$12", returning ""
+            finished "$9", replies "$10", epoch "$11", workspace "$12", only "",
+            returning ""
         )
     );
 
@@ -287,17 +329,23 @@ struct Next<'a> {
     wait: Option<Json<&'a Wait>>,
     /// In milliseconds from now.
     deadline: Option<i64>,
+    /// What the session runs in, which others may then have.
+    workspace: Option<String>,
+    /// Read under the lease's lock, and not what is usual.
+    is_known: bool,
 }
 
 impl<'a> Next<'a> {
-    async fn of(tx: &mut TenantTx, lease: &Lease, rest: &Rest<'a>) -> Result<Self, Error> {
-        let again =
-            lease.open() > rest.finished && wants_more(tx, lease, rest.wait, rest.finishes).await?;
+    /// What is usual: nothing is left to do, nobody holds the session, and it has no workspace.
+    fn resting(rest: &Rest<'a>) -> Self {
+        Self::after(rest, false)
+    }
+
+    fn after(rest: &Rest<'a>, again: bool) -> Self {
         let waits = !again && *rest.wait != Wait::Anything;
-        Ok(Self {
+        Self {
             again,
-            // A session that is held waits for nobody's place; resuming asks again.
-            queue: again && !lease.paused,
+            queue: again,
             state: if again { State::Ready } else { rest.wait.state() },
             wait: waits.then_some(Json(rest.wait)),
             deadline: rest
@@ -305,6 +353,20 @@ impl<'a> Next<'a> {
                 .deadline_ms()
                 .filter(|_| waits)
                 .and_then(|ms| i64::try_from(ms).ok()),
+            workspace: None,
+            is_known: false,
+        }
+    }
+
+    async fn of(tx: &mut TenantTx, lease: &Lease, rest: &Rest<'a>) -> Result<Self, Error> {
+        let again =
+            lease.open() > rest.finished && wants_more(tx, lease, rest.wait, rest.finishes).await?;
+        Ok(Self {
+            // A session that is held waits for nobody's place; resuming asks again.
+            queue: again && !lease.paused,
+            workspace: lease.workspace.clone(),
+            is_known: true,
+            ..Self::after(rest, again)
         })
     }
 }

@@ -162,15 +162,21 @@ fn hash(message: &NewMessage) -> Vec<u8> {
 
 /// Finds the session and locks its row, or makes it; also says how many messages may wait in it.
 async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease, i64), Error> {
+    // Not `session_id = coalesce(…)`: row-level security keeps that from the index, and every
+    // message would read all of its tenant's sessions.
     const LOCK: &str = "
-        select l.session_id, l.state, l.paused is not null, l.wait, l.epoch, l.owner, l.next_in,
-               l.done_in, l.next_out, l.next_entry, l.attempts, l.cancel_upto, l.workspace,
-               (select depth::bigint from session.tenant_queue q where q.tenant_id = $1)
-        from session.session_lease l
-        where l.tenant_id = $1 and l.session_id = coalesce(
-            (select session_id from session.sessions where tenant_id = $1 and key = $2),
-            (select session_id from session.session_alias where tenant_id = $1 and alias = $2))
-        for update of l";
+        with named as materialized (
+            select session_id from session.sessions where tenant_id = $1 and key = $2
+            union all
+            select session_id from session.session_alias where tenant_id = $1 and alias = $2
+            limit 1)
+        select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1)
+        from named cross join lateral (
+            select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
+                   next_out, next_entry, attempts, workspace
+            from session.session_lease l
+            where l.tenant_id = $1 and l.session_id = named.session_id
+            for update) l";
     const CREATE: &str = "
         with made as (
             insert into session.sessions (tenant_id, session_id, key, kind, agent_id, label)
@@ -211,9 +217,9 @@ async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease,
 
 fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
     use sqlx::{FromRow as _, Row as _};
-    // The tuple takes the first thirteen columns.
+    // The tuple takes the first twelve columns.
     let lease = LeaseRow::from_row(row)?;
-    let depth: Option<i64> = row.try_get(13)?;
+    let depth: Option<i64> = row.try_get(12)?;
     Ok((Lease::from(lease), depth.unwrap_or(DEPTH)))
 }
 
@@ -232,7 +238,6 @@ impl Lease {
             next_out: 1,
             next_entry: 1,
             attempts: 0,
-            cancel_upto: 0,
             workspace: None,
         }
     }

@@ -37,6 +37,10 @@ pub struct Event {
 impl Sessions {
     /// Publishes up to `batch` events, oldest first, and forgets those that were published.
     ///
+    /// `publish` says how many of the events it published, from the first on: none after one that
+    /// it could not publish, so that they are seen in their order. What it published beyond that
+    /// comes again under the same id.
+    ///
     /// Returns how many this call forgot. If they are fewer than `batch`, no more are waiting, one
     /// could not be published, or another relay is doing the same: leave it to that one.
     ///
@@ -46,7 +50,7 @@ impl Sessions {
     pub async fn relay(
         &self,
         batch: i64,
-        mut publish: impl AsyncFnMut(&Event) -> bool,
+        publish: impl AsyncFnOnce(&[Event]) -> usize,
     ) -> Result<u64, Error> {
         const TAKE: &str = "
             select event_id, tenant_id, family, session_id, name, payload from session.events
@@ -61,15 +65,18 @@ impl Sessions {
         let mut once = self.pools.once().await?;
         let rows: Vec<Row> = sqlx::query_as(TAKE).bind(batch).fetch_all(once.conn()).await?;
         once.done();
-        let mut published = Vec::with_capacity(rows.len());
-        for (id, tenant, family, session, name, payload) in rows {
-            let (tenant, session) = (tenant.into(), session.into());
-            let event = Event { id, tenant, family, session, name, payload: payload.0 };
-            if !publish(&event).await {
-                break;
-            }
-            published.push(id);
+        let events: Vec<Event> = rows
+            .into_iter()
+            .map(|(id, tenant, family, session, name, payload)| {
+                let (tenant, session) = (tenant.into(), session.into());
+                Event { id, tenant, family, session, name, payload: payload.0 }
+            })
+            .collect();
+        if events.is_empty() {
+            return Ok(0);
         }
+        let count = publish(&events).await;
+        let published: Vec<i64> = events.iter().take(count).map(|event| event.id).collect();
         if published.is_empty() {
             return Ok(0);
         }

@@ -65,7 +65,6 @@ pub(crate) struct Lease {
     pub next_out: i64,
     pub next_entry: i64,
     pub attempts: i32,
-    pub cancel_upto: i64,
     pub workspace: Option<String>,
 }
 
@@ -81,7 +80,6 @@ pub(crate) type LeaseRow = (
     i64,
     i64,
     i32,
-    i64,
     Option<String>,
 );
 
@@ -100,8 +98,7 @@ impl From<LeaseRow> for Lease {
             next_out: row.8,
             next_entry: row.9,
             attempts: row.10,
-            cancel_upto: row.11,
-            workspace: row.12,
+            workspace: row.11,
         }
     }
 }
@@ -117,7 +114,7 @@ impl Lease {
 pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<Option<Lease>> {
     const SQL: &str = "
         select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
-               next_out, next_entry, attempts, cancel_upto, workspace
+               next_out, next_entry, attempts, workspace
         from session.session_lease
         where tenant_id = $1 and session_id = $2
         for update";
@@ -137,11 +134,14 @@ pub(crate) async fn lock(tx: &mut TenantTx, session: SessionId) -> sqlx::Result<
 pub(crate) async fn lock_claimed(tx: &mut TenantTx, claim: &Claim) -> Result<Lease, Error> {
     match lock(tx, claim.session).await? {
         Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),
-        _ => {
-            metrics::counter!("holdfast_session_fenced_writes_total").increment(1);
-            Err(Error::Fenced { held: claim.epoch })
-        }
+        _ => Err(fenced(claim)),
     }
+}
+
+/// What a runner is told that writes with a claim that is not the session's; it is counted.
+pub(crate) fn fenced(claim: &Claim) -> Error {
+    metrics::counter!("holdfast_session_fenced_writes_total").increment(1);
+    Error::Fenced { held: claim.epoch }
 }
 
 /// What a caller is told who asks for another's session, or for one that never was.

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use crate::{
     Error, NewDelivery, Sessions, Swept,
-    append::{Written, write},
+    append::deliver,
     complete::{Rest, rest},
     sessions::{Lease, TURN, lock, tenant_of},
 };
@@ -134,12 +134,12 @@ impl Sessions {
                 id: holdfast_types::DeliveryId::generate(),
             })
             .collect();
-        let written =
-            Written { run: Some(run), entries: &entries, seen: &[], deliveries: &deliveries };
-        write(&mut tx, &lease, &written).await?;
+        note(&mut tx, &lease, run, &entries).await?;
+        deliver(&mut tx, session, run, lease.next_out, &deliveries).await?;
         let finished = give_up(&mut tx, &lease, oldest.seq, run, &reason).await?;
         metrics::counter!("holdfast_session_dead_letters_total").increment(1);
-        self.put_down(tx, lease, finished, written.entry_count(), written.delivery_count()).await
+        let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
+        self.put_down(tx, lease, finished, count(entries.len()), count(deliveries.len())).await
     }
 
     /// Ends a lapsed claim: the session goes on with what is left, under a new epoch.
@@ -240,6 +240,32 @@ impl Sessions {
         once.done();
         Ok(promoted)
     }
+}
+
+/// Writes what the sweep says of a run, under a lease that is locked.
+async fn note(
+    tx: &mut TenantTx,
+    lease: &Lease,
+    run: RunId,
+    entries: &[Entry],
+) -> Result<(), Error> {
+    const SQL: &str = "
+        insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+        select $1, $2, $3 + e.n - 1, $4, $5, e.kind, e.body
+        from unnest($6::text[], $7::jsonb[]) with ordinality as e (kind, body, n)";
+
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(lease.session.as_uuid())
+        .bind(lease.next_entry)
+        .bind(lease.epoch)
+        .bind(run.as_uuid())
+        .bind(entries.iter().map(Entry::kind).collect::<Vec<_>>())
+        .bind(entries.iter().map(Json).collect::<Vec<_>>())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }
 
 /// Whether a session that becomes ready is told what it waited for.

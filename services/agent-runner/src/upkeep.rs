@@ -6,7 +6,10 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, join_all},
+};
 use holdfast_bus::{Bus, Subject};
 use holdfast_session::{Event, Retention};
 use holdfast_types::DeliveryState;
@@ -69,10 +72,7 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
                 break;
             }
             let bus = worker.bus.clone();
-            let publish = publisher(move |event| {
-                let bus = bus.clone();
-                async move { publish(&bus, event).await }.boxed()
-            });
+            let publish = publisher(move |events| publish_all(bus, events).boxed());
             match worker.sessions.relay(BATCH, publish).await {
                 // No more, or another runner is at it.
                 Ok(count) if count < BATCH.unsigned_abs() => {
@@ -94,9 +94,17 @@ pub(crate) async fn relay(worker: Arc<Worker>, stop: CancellationToken) {
 /// Tells the compiler what a closure is: for an `async` one it cannot yet see that it is `Send`.
 const fn publisher<F>(publish: F) -> F
 where
-    F: for<'e> Fn(&'e Event) -> BoxFuture<'e, bool>,
+    F: for<'e> FnOnce(&'e [Event]) -> BoxFuture<'e, usize>,
 {
     publish
+}
+
+/// Publishes events in their order, and says how many of them, from the first on, the bus has.
+///
+/// All are on their way before the first is acknowledged.
+async fn publish_all(bus: Bus, events: &[Event]) -> usize {
+    let done = join_all(events.iter().map(|event| publish(&bus, event))).await;
+    done.into_iter().take_while(|done| *done).count()
 }
 
 async fn publish(bus: &Bus, event: &Event) -> bool {

@@ -69,9 +69,9 @@ async fn an_event_that_was_not_published_stays() -> anyhow::Result<()> {
     let mut names = Vec::new();
     let published = world
         .sessions
-        .relay(10, async |event| {
-            names.push(event.name.clone());
-            names.len() < 3
+        .relay(10, async |events| {
+            names.extend(events.iter().map(|event| event.name.clone()));
+            2
         })
         .await?;
 
@@ -94,9 +94,9 @@ async fn no_transaction_is_open_while_an_event_is_published() -> anyhow::Result<
     world.answer(&world.claim_one().await?, "hi").await?;
 
     let mut open = Vec::new();
-    let publish = async |_: &Event| {
+    let publish = async |events: &[Event]| {
         open.push(world.number(OPEN).await.ok());
-        true
+        events.len()
     };
     assert_eq!(world.sessions.relay(10, publish).await?, 1);
 
@@ -116,16 +116,14 @@ async fn two_relays_at_once_publish_the_same_ids_and_the_later_one_steps_back() 
 
     let (mut first, mut second) = (Vec::new(), Vec::new());
     let mut done_by_second = 0;
-    let publish = async |event: &Event| {
-        first.push(event.id);
-        if first.len() == 1 {
-            let also = async |event: &Event| {
-                second.push(event.id);
-                true
-            };
-            done_by_second = world.sessions.relay(3, also).await.unwrap();
-        }
-        true
+    let publish = async |events: &[Event]| {
+        first.extend(events.iter().map(|event| event.id));
+        let also = async |events: &[Event]| {
+            second.extend(events.iter().map(|event| event.id));
+            events.len()
+        };
+        done_by_second = world.sessions.relay(3, also).await.unwrap();
+        events.len()
     };
     let done_by_first = world.sessions.relay(3, publish).await?;
 

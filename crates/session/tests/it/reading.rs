@@ -27,8 +27,10 @@ async fn a_turn_reads_as_little_in_a_tenant_of_many_sessions() -> anyhow::Result
     crowd(&world, ada).await?;
     let crowded = reads_of(&world, ada, "crowded").await?;
 
+    // One statement that reads all of the tenant's sessions would read two thousand more a turn;
+    // what the same rows leave behind that were changed before is far less.
     ensure!(
-        crowded < alone + 20 * TURNS,
+        crowded < alone + 200 * TURNS,
         "{TURNS} turns read {alone} rows in a small tenant, and {crowded} in a large one"
     );
     Ok(())

@@ -150,13 +150,13 @@ async fn an_idle_mesh_writes_no_row() -> anyhow::Result<()> {
     for claim in world.claim().await? {
         world.answer(&claim, "hi").await?;
     }
-    world.sessions.relay(100, async |_| true).await?;
+    world.sessions.relay(100, async |events| events.len()).await?;
     let before = versions(&world).await?;
 
     for _ in 0..20 {
         assert!(world.claim().await?.is_empty());
         assert!(!world.sessions.sweep().await?.wakes());
-        world.sessions.relay(100, async |_| true).await?;
+        world.sessions.relay(100, async |events| events.len()).await?;
         world.sessions.gauges().await?;
         world.sessions.next_ready().await?;
     }
