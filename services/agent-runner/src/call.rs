@@ -2,9 +2,11 @@
 //!
 //! | effect | before | after |
 //! |---|---|---|
-//! | reads | – | the results of all that ran together, in one commit |
+//! | reads | – | the results of all that ran together; with the next thought if they were quick, else in one commit |
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
+
+use std::time::Duration;
 
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
@@ -16,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts, worker::is_allowed};
+
+/// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
+/// on with the turn had better read again (decision 0004).
+const WORTH_STORING: Duration = Duration::from_millis(500);
 
 impl Turn<'_> {
     /// Makes these calls, at once if they are several, and stores what came of them.
@@ -42,6 +48,11 @@ impl Turn<'_> {
         self.clock.tools += began.elapsed();
         fail::point("runner.after_call").await;
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
+        let reads = calls.iter().all(|call| self.worker.tools.effect(&call.tool) == Effect::Reads);
+        if reads && began.elapsed() < WORTH_STORING {
+            returned.into_iter().for_each(|entry| self.journal.hear(entry));
+            return Ok(());
+        }
         self.append(returned).await?;
         Ok(())
     }

@@ -74,7 +74,8 @@ impl Journal {
         cost(self.turn()).1
     }
 
-    /// Takes in what was heard. It is stored with the next write, which needs no commit more.
+    /// Takes in what was heard or read, which a successor could have again. It is stored with the
+    /// next write, which needs no commit more.
     pub(crate) fn hear(&mut self, entry: Entry) {
         self.entries.push(entry);
     }
