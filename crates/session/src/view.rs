@@ -95,7 +95,7 @@ impl Sessions {
             .bind(id.as_uuid())
             .fetch_optional(tx.conn())
             .await?;
-        tx.commit().await?;
+        tx.finish_reading();
         row.map(SessionView::from).ok_or_else(|| no_session(id))
     }
 

@@ -37,6 +37,7 @@ impl Turn<'_> {
             self.append(acts).await?;
             self.before_effect().await?;
         }
+        self.hold.desk().model = brief.model_id.to_string();
         fail::point("runner.before_call").await;
         let began = Instant::now();
         let made = join_all(calls.iter().map(|call| self.make(brief, call)));

@@ -40,6 +40,8 @@ pub(crate) struct Desk {
     pub(crate) kind: Option<SessionKind>,
     /// Where it is held, if on a channel.
     pub(crate) place: Option<Target>,
+    /// The model that it thinks with; empty before it has thought.
+    pub(crate) model: String,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }

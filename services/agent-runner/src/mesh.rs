@@ -44,7 +44,8 @@ impl Inside {
     fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let desk = hold.desk();
-        Ok(Desk { kind: desk.kind, place: desk.place.clone(), outbox: Vec::new() })
+        let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
+        Ok(Desk { kind, place, model, outbox: Vec::new() })
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.
@@ -104,19 +105,18 @@ impl Inside {
 impl Mesh for Inside {
     async fn status(&self, call: &Call) -> anyhow::Result<Status> {
         let view = self.sessions.session(call.tenant, call.session).await?;
-        let agent = self.directory.agent_by_id(call.tenant, call.agent).await?;
-        let model = self.directory.model(call.tenant, &agent).await?;
+        let desk = self.desk(call)?;
         let queued = count(view.waiting);
         Ok(Status {
             kind: kind(&view),
-            model: model.model.to_string(),
+            model: desk.model,
             messages: count(view.turns) + queued,
             queued,
             input_tokens: view.usage.input,
             output_tokens: view.usage.output,
             began: time(view.created_at),
             now: time(Timestamp::now()),
-            channel: self.desk(call)?.place.map(|place| place.channel),
+            channel: desk.place.map(|place| place.channel),
             key: view.key,
         })
     }
