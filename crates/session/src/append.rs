@@ -16,7 +16,7 @@ impl Sessions {
     /// knows whether it was written; [`load`](Self::load) tells.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
         // The fence is in the last part: if it takes no row, nothing of the statement lasts. The
-        // places are read without a lock, since only whoever holds the claim moves them.
+        // place is read without a lock: should it be taken meanwhile, the journal's key says so.
         const SQL: &str = "
             with held as materialized (
                 select next_entry from session.session_lease
@@ -56,7 +56,8 @@ impl Sessions {
             .bind(count(deliveries.len()))
             .bind(progress)
             .fetch_optional(tx.conn())
-            .await?;
+            .await
+            .map_err(Error::of_write)?;
         let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {
             tx.rollback().await?;
             return Err(fenced(claim));

@@ -68,7 +68,8 @@ async fn conclude(
 /// The parts of a statement that write what happened last, mark the turn's messages, record the
 /// run, count what it cost and tell whoever listens. They use the parameters up to `$17`.
 ///
-/// The journal's next place is read without a lock: only whoever holds the claim moves it.
+/// The journal's next place is read without a lock: should it be taken meanwhile, the journal's key
+/// says so.
 macro_rules! finish {
     () => {
         "held as materialized (
@@ -255,7 +256,8 @@ async fn end(
         .bind(next.workspace.as_deref())
         .bind(next.is_known)
         .fetch_optional(tx.conn())
-        .await?;
+        .await
+        .map_err(Error::of_write)?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };
     if finished != rest.finished {
         // Nobody but the holder of the claim finishes messages.

@@ -33,6 +33,11 @@ pub enum Error {
         held: i64,
     },
 
+    /// The place in the journal was taken in the meantime: by this claim's own earlier write, whose
+    /// answer was lost, or by the session's next owner. [`load`](crate::Sessions::load) tells which.
+    #[error("the journal moved while it was written to: read the session again")]
+    Overtaken,
+
     /// There is no such thing in this tenant.
     #[error("there is no {what} `{name}`")]
     NotFound {
@@ -62,6 +67,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// What a write to the journal failed with.
+    ///
+    /// Its place is read without a lock, so a write that is still on its way may have taken it.
+    pub(crate) fn of_write(error: sqlx::Error) -> Self {
+        if holdfast_pg::on_constraint("entries_pkey", &error) {
+            Self::Overtaken
+        } else {
+            error.into()
+        }
+    }
+
     /// Whether the session is lost: stop, and write nothing more.
     #[must_use]
     pub const fn is_fenced(&self) -> bool {
@@ -77,6 +93,7 @@ impl Fault for Error {
             Self::IdemKey(_) => Kind::Invalid,
             Self::NotFound { .. } => Kind::NotFound,
             Self::Corrupt { .. } => Kind::Internal,
+            Self::Overtaken => Kind::Unavailable,
             Self::Store(error) => holdfast_pg::kind(error),
         }
     }

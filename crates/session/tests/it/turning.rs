@@ -1,7 +1,7 @@
 //! A turn is written by its owner only, completes what it saw once, and its answer is found.
 
-use holdfast_session::{Append, NewDelivery, Outcome};
-use holdfast_types::{DeliveryId, Entry, RunId, Wait};
+use holdfast_session::{Append, Completion, Error, NewDelivery, Outcome};
+use holdfast_types::{DeliveryId, Entry, Fault as _, RunId, Wait};
 
 use crate::world::{World, completion, thought};
 
@@ -45,6 +45,42 @@ async fn a_runner_that_lost_its_session_writes_nothing() -> anyhow::Result<()> {
     assert!(loaded.unwrap_err().is_fenced());
     world.answer(&owner, "mine").await?;
     assert_eq!(world.number("select count(*) from session.runs").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_place_that_an_earlier_write_took_is_told_and_nothing_is_written() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    // As a write of this claim looks to its second try, before its commit is seen.
+    world
+        .admin(
+            "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+             select tenant_id, session_id, next_entry, epoch, gen_random_uuid(), 'noted', '{}'
+             from session.session_lease",
+        )
+        .await?;
+
+    let run = RunId::generate();
+    let append = Append {
+        run: Some(run),
+        entries: vec![thought("again")],
+        seen: vec![1],
+        ..Append::default()
+    };
+    let appended = world.sessions.append(&claim, append).await.unwrap_err();
+    let end = Completion { entries: vec![thought("again")], done: vec![1], ..completion(run) };
+    let completed = world.sessions.complete(&claim, end).await.unwrap_err();
+
+    for error in [appended, completed] {
+        assert!(matches!(error, Error::Overtaken), "{error}");
+        assert!(error.kind().is_transient());
+    }
+    assert_eq!(world.number("select count(*) from session.entries").await?, 1);
+    assert_eq!(world.number("select count(*) from session.inbox where state = 'new'").await?, 1);
+    assert_eq!(world.number("select count(*) from session.runs").await?, 0);
     Ok(())
 }
 
