@@ -17,7 +17,17 @@ MUTANTS = {
             "Some(lease) if lease.epoch == claim.epoch && lease.state == State::Running => Ok(lease),",
             "Some(lease) => Ok(lease),",
         ),
-        (SESSION + "append.rs", " and epoch = $3 and state = 'RUNNING'", ""),
+        (
+            SESSION + "append.rs",
+            "epoch = $3 and state = 'RUNNING'\n                  and next_entry = coalesce($11, next_entry)",
+            "coalesce($11::bigint, $3) >= 0",
+        ),
+        (
+            SESSION + "complete.rs",
+            "epoch = $12 and state = 'RUNNING'\n              and next_entry = coalesce($18, next_entry)",
+            "coalesce($18::bigint, $12) >= 0",
+        ),
+        (SESSION + "complete.rs", "is_some_and(|at| at != lease.next_entry)", "is_some_and(|at| at < 0)"),
         (
             SESSION + "complete.rs",
             "and l.state = 'RUNNING' and l.epoch = \",",
@@ -34,6 +44,8 @@ MUTANTS = {
             "where tenant_id = $1 and session_id = $2\";",
         ),
         (SESSION + "ingest.rs", "\n            for update) l\";", ") l\";"),
+        (SESSION + "append.rs", "\n                for update),", "),"),
+        (SESSION + "complete.rs", "\n            for update),", "),"),
     ],
     # A message that is sent again is another message.
     "idempotency-key": [

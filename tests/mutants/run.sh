@@ -51,8 +51,8 @@ judge() {
     local log=$1
     shift
     if ! (cd "$copy" && cargo test --quiet "$@" --no-run) >"$log" 2>&1; then
-        echo "does not compile, see $log" >&2
-        trap - EXIT
+        echo "does not compile:" >&2
+        tail -n 30 "$log" >&2
         exit 1
     fi
     if (cd "$copy" && cargo test --quiet "$@") >"$log" 2>&1; then echo missed; else echo seen; fi

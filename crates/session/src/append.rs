@@ -5,7 +5,7 @@ use holdfast_types::{Entry, RunId, SessionId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, sessions::fenced};
+use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, sessions::lock_claimed};
 
 impl Sessions {
     /// Writes what happened in a step, if the session is still this runner's.
@@ -15,28 +15,33 @@ impl Sessions {
     /// [`Error::Fenced`] if it is not: stop, and write nothing more. After any other error nobody
     /// knows whether it was written; [`load`](Self::load) tells.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
-        // The fence is in the last part: if it takes no row, nothing of the statement lasts. The
-        // place is read without a lock: should it be taken meanwhile, the journal's key says so.
+        // The fence comes first, under the row's lock, and everything else takes its rows from it:
+        // who accepts a message holds the same row before it touches the inbox, and the other order
+        // would be a deadlock with a repetition.
         const SQL: &str = "
             with held as materialized (
                 select next_entry from session.session_lease
-                where tenant_id = $1 and session_id = $2),
+                where tenant_id = $1 and session_id = $2 and epoch = $3 and state = 'RUNNING'
+                  and next_entry = coalesce($11, next_entry)
+                for update),
             marked as (
-                update session.inbox set state = 'seen', run_id = $4
-                where tenant_id = $1 and session_id = $2 and seq = any($5) and state = 'new'),
+                update session.inbox i set state = 'seen', run_id = $4
+                from held
+                where i.tenant_id = $1 and i.session_id = $2 and i.seq = any($5) and i.state = 'new'),
             written as (
                 insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
                 select $1, $2, held.next_entry + e.n - 1, $3, $4, e.kind, e.body
                 from held, unnest($6::text[], $7::jsonb[]) with ordinality as e (kind, body, n))
-            update session.session_lease
-            set next_entry = next_entry + $8, next_out = next_out + $9,
+            update session.session_lease l
+            set next_entry = l.next_entry + $8, next_out = l.next_out + $9,
                 attempts = case when $10 then 0 else attempts end
-            where tenant_id = $1 and session_id = $2 and epoch = $3 and state = 'RUNNING'
-            returning paused is not null, cancel_upto, next_in, next_entry, next_out - $9";
+            from held
+            where l.tenant_id = $1 and l.session_id = $2
+            returning paused is not null, cancel_upto, next_in, l.next_entry, next_out - $9";
 
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         // Without a run there is nothing to write but the counters.
-        let Append { run, entries, seen, deliveries } = match append.run {
+        let Append { run, at, entries, seen, deliveries } = match append.run {
             Some(_) => append,
             None => Append::default(),
         };
@@ -55,12 +60,13 @@ impl Sessions {
             .bind(count(entries.len()))
             .bind(count(deliveries.len()))
             .bind(progress)
+            .bind(at)
             .fetch_optional(tx.conn())
-            .await
-            .map_err(Error::of_write)?;
+            .await?;
         let Some((pause, cancel_upto, next_in, next_entry, next_out)) = row else {
+            let held = lock_claimed(&mut tx, claim).await;
             tx.rollback().await?;
-            return Err(fenced(claim));
+            return Err(held.err().unwrap_or(Error::Overtaken));
         };
         if !deliveries.is_empty() {
             deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;

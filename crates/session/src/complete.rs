@@ -41,6 +41,10 @@ impl Sessions {
         tx.rollback().await?;
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let lease = lock_claimed(&mut tx, claim).await?;
+        if completion.at.is_some_and(|at| at != lease.next_entry) {
+            tx.rollback().await?;
+            return Err(Error::Overtaken);
+        }
         let next = Next::of(&mut tx, &lease, &rest).await?;
         match end(&mut tx, claim, &completion, &rest, &next).await? {
             Some(ended) => conclude(tx, claim, &completion, &next, ended).await,
@@ -66,31 +70,37 @@ async fn conclude(
 }
 
 /// The parts of a statement that write what happened last, mark the turn's messages, record the
-/// run, count what it cost and tell whoever listens. They use the parameters up to `$17`.
+/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`.
 ///
-/// The journal's next place is read without a lock: should it be taken meanwhile, the journal's key
-/// says so.
+/// The fence comes first, under the row's lock, and what is written takes its rows from it: who
+/// accepts a message holds the same row before it touches the inbox, and the other order would be a
+/// deadlock with a repetition that arrives as the turn ends.
 macro_rules! finish {
     () => {
         "held as materialized (
             select next_entry from session.session_lease
-            where tenant_id = $1 and session_id = $2),
+            where tenant_id = $1 and session_id = $2 and epoch = $12 and state = 'RUNNING'
+              and next_entry = coalesce($18, next_entry)
+            for update),
         entries as (
             insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
             select $1, $2, held.next_entry + e.n - 1, $12, $3, e.kind, e.body
             from held, unnest($16::text[], $17::jsonb[]) with ordinality as e (kind, body, n)),
         finished as (
-            update session.inbox
+            update session.inbox i
             set state = case when $4 = 'dead' then 'dead' else 'done' end,
                 outcome = $4, reason = $5, run_id = $3, finished_at = clock_timestamp()
-            where tenant_id = $1 and session_id = $2 and seq = any($6) and state in ('new', 'seen')
+            from held
+            where i.tenant_id = $1 and i.session_id = $2 and i.seq = any($6)
+              and i.state in ('new', 'seen')
             returning 1),
         session as (
-            update session.sessions
+            update session.sessions s
             set turns = turns + 1, input_tokens = input_tokens + $9,
                 cached_tokens = cached_tokens + $10, output_tokens = output_tokens + $11,
                 last_target = coalesce($14, last_target), updated_at = clock_timestamp()
-            where tenant_id = $1 and session_id = $2
+            from held
+            where s.tenant_id = $1 and s.session_id = $2
             returning agent_id),
         run as (
             insert into session.runs
@@ -104,9 +114,10 @@ macro_rules! finish {
                     reply_seq = excluded.reply_seq, finished_at = clock_timestamp()),
         event as (
             insert into session.events (tenant_id, family, session_id, name, payload)
-            values ($1, 'runs', $2, 'RunFinished',
+            select $1, 'runs', $2, 'RunFinished',
                     jsonb_build_object('run', $3::uuid, 'outcome', $4::text, 'steps', $8::integer,
-                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)))"
+                                       'input_tokens', $9::bigint, 'output_tokens', $11::bigint)
+            from held)"
     };
 }
 
@@ -216,12 +227,13 @@ async fn end(
         finish!(),
         ",",
         rest!(
-            queue "$18", turn "$19", state "$20", wait "$21", deadline "$22", entries "$23",
-            finished "(select count(*) from finished)", replies "$24", epoch "$12",
-            workspace "$25",
-            only " and ($26 or (l.paused is null and l.workspace is null
+            queue "$19", turn "$20", state "$21", wait "$22", deadline "$23", entries "$24",
+            finished "(select count(*) from finished)", replies "$25", epoch "$12",
+            workspace "$26",
+            only " and exists (select from held)
+                  and ($27 or (l.paused is null and l.workspace is null
                                 and l.next_in - 1 - l.done_in = (select count(*) from finished)))",
-            returning ", next_out - $24, (select count(*) from finished)"
+            returning ", next_out - $25, (select count(*) from finished)"
         )
     );
 
@@ -246,6 +258,7 @@ async fn end(
         .bind(jiff_sqlx::Timestamp::from(end.started_at))
         .bind(end.entries.iter().map(Entry::kind).collect::<Vec<_>>())
         .bind(end.entries.iter().map(Json).collect::<Vec<_>>())
+        .bind(end.at)
         .bind(next.queue)
         .bind(TURN)
         .bind(next.state.as_str())
@@ -256,8 +269,7 @@ async fn end(
         .bind(next.workspace.as_deref())
         .bind(next.is_known)
         .fetch_optional(tx.conn())
-        .await
-        .map_err(Error::of_write)?;
+        .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };
     if finished != rest.finished {
         // Nobody but the holder of the claim finishes messages.

@@ -33,9 +33,9 @@ pub enum Error {
         held: i64,
     },
 
-    /// The place in the journal was taken in the meantime: by this claim's own earlier write, whose
-    /// answer was lost, or by the session's next owner. [`load`](crate::Sessions::load) tells which.
-    #[error("the journal moved while it was written to: read the session again")]
+    /// The journal does not end where the writer takes it to end: an earlier write of this claim,
+    /// whose answer was lost, was made after all. [`load`](crate::Sessions::load) shows it.
+    #[error("the journal moved since it was read: read the session again")]
     Overtaken,
 
     /// There is no such thing in this tenant.
@@ -67,17 +67,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a write to the journal failed with.
-    ///
-    /// Its place is read without a lock, so a write that is still on its way may have taken it.
-    pub(crate) fn of_write(error: sqlx::Error) -> Self {
-        if holdfast_pg::on_constraint("entries_pkey", &error) {
-            Self::Overtaken
-        } else {
-            error.into()
-        }
-    }
-
     /// Whether the session is lost: stop, and write nothing more.
     #[must_use]
     pub const fn is_fenced(&self) -> bool {

@@ -123,6 +123,9 @@ pub struct Loaded {
 pub struct Append {
     /// The turn.
     pub run: Option<RunId>,
+    /// Where the journal ends as the writer knows it: if it does not, nothing is written. `None` is
+    /// wherever it ends.
+    pub at: Option<i64>,
     /// What happened.
     pub entries: Vec<Entry>,
     /// Places in the inbox that the turn has now seen.
@@ -175,6 +178,9 @@ pub struct NewDelivery {
 pub struct Completion {
     /// The turn.
     pub run: RunId,
+    /// Where the journal ends as the writer knows it: if it does not, nothing is written. `None` is
+    /// wherever it ends.
+    pub at: Option<i64>,
     /// What happened last.
     pub entries: Vec<Entry>,
     /// The messages that it finishes, and which of them it had not marked as seen.

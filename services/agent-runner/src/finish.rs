@@ -70,6 +70,7 @@ impl Turn<'_> {
         channels.dedup();
         let completion = Completion {
             run: self.run,
+            at: None,
             entries: Vec::new(),
             done: done.clone(),
             outcome,

@@ -89,6 +89,7 @@ impl Journal {
         self.entries.extend(entries);
         let append = Append {
             run: Some(run),
+            at: Some(self.next_entry),
             entries: self.entries[self.stored..].to_vec(),
             seen: heard(&self.entries[self.stored..]),
             deliveries: std::mem::take(&mut self.hold.desk().outbox),
@@ -126,6 +127,7 @@ impl Journal {
         mut completion: Completion,
     ) -> Result<Completed, Error> {
         self.entries.push(last);
+        completion.at = Some(self.next_entry);
         completion.entries = self.entries[self.stored..].to_vec();
         completion.reply = match is_reply {
             Replies::Yes => completion.entries.len().checked_sub(1),

@@ -167,6 +167,7 @@ async fn pass_over(worker: &Worker, claim: &Claim, loaded: Loaded) -> Result<Com
     let heard = |row: &Waiting| Entry::Heard { seq: row.seq, body: row.body.clone() };
     let completion = Completion {
         run,
+        at: Some(loaded.next_entry),
         entries: loaded.waiting.iter().map(heard).collect(),
         done: loaded.waiting.iter().map(|row| row.seq).collect(),
         outcome: Outcome::Completed,

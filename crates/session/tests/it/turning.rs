@@ -49,38 +49,72 @@ async fn a_runner_that_lost_its_session_writes_nothing() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_place_that_an_earlier_write_took_is_told_and_nothing_is_written() -> anyhow::Result<()> {
+async fn a_write_that_an_earlier_one_went_before_is_told_and_nothing_is_written()
+-> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     ada.say("s", "k1", "hello").await?;
     let claim = world.claim_one().await?;
-    // As a write of this claim looks to its second try, before its commit is seen.
-    world
-        .admin(
-            "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
-             select tenant_id, session_id, next_entry, epoch, gen_random_uuid(), 'noted', '{}'
-             from session.session_lease",
-        )
-        .await?;
-
     let run = RunId::generate();
     let append = Append {
         run: Some(run),
-        entries: vec![thought("again")],
-        seen: vec![1],
+        at: Some(world.sessions.load(&claim, 10).await?.next_entry),
+        entries: vec![thought("once")],
         ..Append::default()
     };
-    let appended = world.sessions.append(&claim, append).await.unwrap_err();
-    let end = Completion { entries: vec![thought("again")], done: vec![1], ..completion(run) };
-    let completed = world.sessions.complete(&claim, end).await.unwrap_err();
+    world.sessions.append(&claim, append.clone()).await?;
 
-    for error in [appended, completed] {
+    // The second try of a write whose answer was lost.
+    let appended = world.sessions.append(&claim, append.clone()).await.unwrap_err();
+    let end = Completion { at: append.at, entries: append.entries, ..completion(run) };
+    let ended = world.sessions.complete(&claim, end.clone()).await.unwrap_err();
+    let done = Completion { done: vec![1], ..end };
+    let completed = world.sessions.complete(&claim, done).await.unwrap_err();
+
+    for error in [appended, ended, completed] {
         assert!(matches!(error, Error::Overtaken), "{error}");
         assert!(error.kind().is_transient());
     }
     assert_eq!(world.number("select count(*) from session.entries").await?, 1);
+    assert_eq!(world.number("select next_entry from session.session_lease").await?, 2);
     assert_eq!(world.number("select count(*) from session.inbox where state = 'new'").await?, 1);
     assert_eq!(world.number("select count(*) from session.runs").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_repetition_and_a_turn_that_writes_wait_for_each_other_in_one_order() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let run = RunId::generate();
+
+    // Each time the repetition is the first to wait for the session's row, and the turn the second.
+    let mut holder = world.hold_sessions().await?;
+    let append = Append {
+        run: Some(run),
+        seen: vec![1],
+        entries: vec![thought("one")],
+        ..Append::default()
+    };
+    let (first, appended, ()) = tokio::join!(
+        ada.say("s", "k1", "hello"),
+        world.after_waiting(1, world.sessions.append(&claim, append)),
+        world.let_go_after(2, &mut holder),
+    );
+    let mut holder = world.hold_sessions().await?;
+    let end = Completion { entries: vec![thought("two")], done: vec![1], ..completion(run) };
+    let (second, completed, ()) = tokio::join!(
+        ada.say("s", "k1", "hello"),
+        world.after_waiting(1, world.sessions.complete(&claim, end)),
+        world.let_go_after(2, &mut holder),
+    );
+
+    assert!(first?.duplicate && second?.duplicate);
+    appended?;
+    completed?;
     Ok(())
 }
 

@@ -54,6 +54,33 @@ impl World {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
     }
 
+    /// Locks the rows of all sessions, until [`let_go_after`](Self::let_go_after).
+    pub async fn hold_sessions(&self) -> anyhow::Result<PgConnection> {
+        let mut holder = PgConnection::connect(&self.database.admin_url()).await?;
+        sqlx::query("begin").execute(&mut holder).await?;
+        sqlx::query("select from session.session_lease for update").execute(&mut holder).await?;
+        Ok(holder)
+    }
+
+    /// Does something once so many wait for a lock.
+    pub async fn after_waiting<T>(&self, waiting: i64, then: impl Future<Output = T>) -> T {
+        const WAITING: &str = "
+            select count(*) from pg_stat_activity
+            where datname = current_database() and wait_event_type = 'Lock'";
+        while self.number(WAITING).await.expect("the owner can look") < waiting {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        then.await
+    }
+
+    /// Lets go of what [`hold_sessions`](Self::hold_sessions) holds once so many wait for it.
+    pub async fn let_go_after(&self, waiting: i64, holder: &mut PgConnection) {
+        let let_go = async {
+            sqlx::query("commit").execute(holder).await.expect("it holds them");
+        };
+        self.after_waiting(waiting, let_go).await;
+    }
+
     /// Lets every lease that is held run out now.
     pub async fn lapse(&self) -> anyhow::Result<()> {
         self.admin(
@@ -116,6 +143,7 @@ pub fn thought(text: &str) -> Entry {
 pub fn completion(run: RunId) -> Completion {
     Completion {
         run,
+        at: None,
         entries: vec![],
         done: vec![],
         outcome: Outcome::Completed,

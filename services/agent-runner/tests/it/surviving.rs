@@ -90,6 +90,7 @@ async fn what_was_begun_in_the_world_is_reported_as_unknown_and_not_done_again()
         model: "fake:one".into(),
     };
     let begun = Append {
+        at: None,
         run: Some(RunId::from(sent.message)),
         entries: vec![
             Entry::Heard { seq: 1, body: loaded.waiting[0].body.clone() },

@@ -274,6 +274,7 @@ impl World {
         };
         let completion = Completion {
             run: first.message.into(),
+            at: None,
             entries: vec![Entry::Heard { seq: first.seq, body: first.body.clone() }, thought],
             done: vec![first.seq],
             outcome: Outcome::Completed,

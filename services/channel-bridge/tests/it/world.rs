@@ -159,6 +159,7 @@ impl World {
         let id = DeliveryId::generate();
         let completion = Completion {
             run: RunId::from(accepted.message),
+            at: None,
             entries: Vec::<Entry>::new(),
             done: vec![accepted.seq],
             outcome: Outcome::Completed,

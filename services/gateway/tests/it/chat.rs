@@ -93,7 +93,7 @@ async fn a_stream_that_cannot_take_back_ends_with_an_error_and_its_key_brings_th
     let last: Value = serde_json::from_str(other.last().unwrap()).unwrap();
     assert_eq!(last["error"]["code"], "stream_restarted");
     let stored: Value = wanted("other words", false).await.unwrap().json().await.unwrap();
-    assert_eq!(stored["choices"][0]["message"]["content"], "echo: other words");
+    assert_eq!(stored["choices"][0]["message"]["content"], "echo: other words", "{stored}");
 }
 
 #[tokio::test]

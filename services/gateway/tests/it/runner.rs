@@ -9,6 +9,7 @@
 //! | `fail` | ends without an answer |
 //! | `die` | gives the message up |
 //! | `quiet` | answers, and tells nobody by NATS |
+//! | `linger` | tells its answer, and ends the turn once released |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
@@ -86,6 +87,9 @@ impl Work {
         }
         let seen = seen(&loaded, &head);
         let (step, outcome, text) = self.think(&mut told, &loaded, &seen, quiet).await?;
+        if seen.iter().any(|row| row.body.text.starts_with("linger")) {
+            self.held.acquire().await.expect("it is never closed").forget();
+        }
         self.finish(&mut told, &seen, (step, outcome, text), quiet).await
     }
 
@@ -153,6 +157,7 @@ impl Work {
         let deliveries = target.map(delivery).into_iter().collect();
         let completion = Completion {
             run: told.run,
+            at: None,
             reply: Some(entries.len() - 1),
             entries,
             done: seqs.clone(),

@@ -99,6 +99,7 @@ async fn claim(sessions: Sessions, count: usize) -> anyhow::Result<(Vec<Duration
 fn completion(claim: &Claim) -> Completion {
     Completion {
         run: RunId::from(claim.session.as_uuid()),
+        at: None,
         entries: Vec::new(),
         done: vec![1],
         outcome: Outcome::Completed,
