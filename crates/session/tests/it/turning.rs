@@ -99,22 +99,22 @@ async fn a_repetition_and_a_turn_that_writes_wait_for_each_other_in_one_order() 
         entries: vec![thought("one")],
         ..Append::default()
     };
-    let (first, appended, ()) = tokio::join!(
+    let (first, appended, let_go) = tokio::join!(
         ada.say("s", "k1", "hello"),
         world.after_waiting(1, world.sessions.append(&claim, append)),
         world.let_go_after(2, &mut holder),
     );
     let mut holder = world.hold_sessions().await?;
     let end = Completion { entries: vec![thought("two")], done: vec![1], ..completion(run) };
-    let (second, completed, ()) = tokio::join!(
+    let (second, completed, let_go_again) = tokio::join!(
         ada.say("s", "k1", "hello"),
         world.after_waiting(1, world.sessions.complete(&claim, end)),
         world.let_go_after(2, &mut holder),
     );
 
     assert!(first?.duplicate && second?.duplicate);
-    appended?;
-    completed?;
+    appended.and(let_go)?;
+    completed.and(let_go_again)?;
     Ok(())
 }
 

@@ -63,22 +63,28 @@ impl World {
     }
 
     /// Does something once so many wait for a lock.
-    pub async fn after_waiting<T>(&self, waiting: i64, then: impl Future<Output = T>) -> T {
+    pub async fn after_waiting<T>(
+        &self,
+        waiting: i64,
+        then: impl Future<Output = Result<T, Error>>,
+    ) -> anyhow::Result<T> {
         const WAITING: &str = "
             select count(*) from pg_stat_activity
             where datname = current_database() and wait_event_type = 'Lock'";
-        while self.number(WAITING).await.expect("the owner can look") < waiting {
+        while self.number(WAITING).await? < waiting {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        then.await
+        Ok(then.await?)
     }
 
     /// Lets go of what [`hold_sessions`](Self::hold_sessions) holds once so many wait for it.
-    pub async fn let_go_after(&self, waiting: i64, holder: &mut PgConnection) {
-        let let_go = async {
-            sqlx::query("commit").execute(holder).await.expect("it holds them");
-        };
-        self.after_waiting(waiting, let_go).await;
+    pub async fn let_go_after(
+        &self,
+        waiting: i64,
+        holder: &mut PgConnection,
+    ) -> anyhow::Result<()> {
+        let let_go = async { Ok(sqlx::query("commit").execute(holder).await.map(drop)?) };
+        self.after_waiting(waiting, let_go).await
     }
 
     /// Lets every lease that is held run out now.
