@@ -74,6 +74,9 @@ def main() -> None:
     if len(sys.argv) == 2 and sys.argv[1] == "--list":
         print("\n".join(MUTANTS))
         return
+    if sys.argv[1] == "--files":
+        print("\n".join(sorted({name for name, _, _ in MUTANTS[sys.argv[2]]})))
+        return
     mutant, root = sys.argv[1], pathlib.Path(sys.argv[2])
     for name, text, replacement in MUTANTS[mutant]:
         path = root / name

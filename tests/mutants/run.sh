@@ -7,7 +7,9 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d "${TMPDIR:-/tmp}/holdfast-mutants-XXXXXX")
+export CARGO_TARGET_DIR=${MUTANTS_TARGET_DIR:-$root/target/mutants}
+# Always the same place: what was compiled for another one looks for its files there.
+work=$CARGO_TARGET_DIR/work
 copy=$work/source
 trap 'rm -rf "$work"' EXIT
 
@@ -39,9 +41,10 @@ for name, url in [
 }
 
 prepare() {
-    rm -rf "$copy"
+    rm -rf "$work"
     mkdir -p "$copy"
-    tar -C "$root" --exclude=./target --exclude=./.git --exclude=./.holdfast -cf - . | tar -C "$copy" -xf -
+    # Newer than what was compiled before, which may have been a mutant.
+    tar -C "$root" --exclude=./target --exclude=./.git --exclude=./.holdfast -cf - . | tar -C "$copy" -xmf -
     mkdir -p "$copy/.holdfast/test"
     ln -s "$root/.holdfast/test/pkg" "$copy/.holdfast/test/pkg"
 }
@@ -58,8 +61,8 @@ judge() {
     if (cd "$copy" && cargo test --quiet "$@") >"$log" 2>&1; then echo missed; else echo seen; fi
 }
 
-export CARGO_TARGET_DIR=${MUTANTS_TARGET_DIR:-$root/target/mutants}
 eval "$(backends)"
+prepare
 mutants=("$@")
 if [ ${#mutants[@]} = 0 ]; then
     mapfile -t mutants < <(python3 "$root/tests/mutants/mutate.py" --list)
@@ -69,7 +72,6 @@ missed=0
 table=""
 for mutant in "${mutants[@]}"; do
     name=$(scenario "$mutant")
-    prepare
     python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
     # Older than the mutated sources, or the harness would take it for up to date.
     (cd "$copy" && cargo build --quiet -p holdfast)
@@ -77,6 +79,10 @@ for mutant in "${mutants[@]}"; do
     mesh=$(judge "$work/$mutant-chaos.log" -p holdfast-tests --test chaos "$name")
     log=$work/$mutant-chaos.log
     why=$(grep -m1 -E '^I[0-9]+ ' "$log" || grep -m1 -E '^Error:' "$log" || true)
+    # As it was, and newer than the mutant.
+    python3 "$root/tests/mutants/mutate.py" --files "$mutant" | while read -r file; do
+        cp "$root/$file" "$copy/$file"
+    done
     table+=$(printf '%-16s %-8s %-8s %s' "$mutant" "$protocol" "$mesh" "${why:0:110}")$'\n'
     # One of the two is enough to keep the guarantee; none is a hole.
     if [ "$protocol" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
