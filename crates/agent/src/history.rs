@@ -12,6 +12,8 @@
 //! | a note that ends a turn | a short line in brackets |
 //! | a summary | the summary, and nothing from before it |
 //! | a seeded message of the assistant | its message |
+//! | a command and its answer | nothing |
+//! | a conversation that began anew | nothing from before it |
 //! | a seeded message of the system | nothing here: it is part of the instructions |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +67,7 @@ pub(crate) fn history(journal: &[Entry], kind: SessionKind, budget: usize) -> Hi
 /// The instructions among seeded messages, oldest first.
 pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    for entry in journal {
+    for entry in since_reset(journal) {
         if let Entry::Heard { body, .. } = entry
             && is_system(body)
             && !found.contains(&body.text.trim())
@@ -74,6 +76,13 @@ pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
         }
     }
     found
+}
+
+/// What was said since the conversation last began anew.
+fn since_reset(journal: &[Entry]) -> &[Entry] {
+    let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
+    let start = journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1);
+    &journal[start..]
 }
 
 fn is_system(body: &Body) -> bool {
@@ -129,6 +138,7 @@ impl<'j> Reader<'j> {
 
     fn read(mut self, journal: &'j [Entry]) -> Vec<Vec<ChatMessage>> {
         let is_summary = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Summary, .. });
+        let journal = since_reset(journal);
         let start = journal.iter().rposition(is_summary).unwrap_or(0);
         for entry in &journal[start..] {
             self.take(entry);
@@ -177,6 +187,10 @@ impl<'j> Reader<'j> {
             Note::Failed => (format!("[the turn above was given up: {reason}]"), true),
             Note::DeadlinePassed => (format!("[the wait ran past its deadline: {reason}]"), false),
             Note::Summary => (format!("[summary of the conversation before]\n{text}"), false),
+            Note::Command | Note::Reset => {
+                self.ended = true;
+                return;
+            }
         };
         if ends {
             self.settle();
@@ -226,7 +240,7 @@ impl<'j> Reader<'j> {
     }
 
     fn message(&self, body: &Body) -> Option<ChatMessage> {
-        if is_system(body) {
+        if is_system(body) || body.command().is_some() {
             return None;
         }
         if body.role.as_deref() == Some("assistant") {

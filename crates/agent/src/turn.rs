@@ -11,7 +11,9 @@ pub(crate) fn ends(entry: &Entry) -> bool {
     match entry {
         Entry::Thought { calls, .. } => calls.is_empty(),
         Entry::Noted { note, .. } => match note {
-            Note::Interrupted | Note::Cancelled | Note::Failed => true,
+            Note::Interrupted | Note::Cancelled | Note::Failed | Note::Command | Note::Reset => {
+                true
+            }
             Note::DeadlinePassed | Note::Summary => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,

@@ -36,6 +36,7 @@ mod model;
 mod prune;
 mod relay;
 mod sessions;
+mod settings;
 mod sweep;
 mod tails;
 mod view;

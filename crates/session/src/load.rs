@@ -1,6 +1,6 @@
 //! Reading what a runner needs to go on with a session.
 
-use holdfast_types::{Body, Entry, QueueMode, Target, Wait};
+use holdfast_types::{Body, Entry, QueueMode, SessionSettings, Target, Wait};
 use jiff::Timestamp;
 use serde::Deserialize;
 use sqlx::types::Json;
@@ -18,6 +18,7 @@ type SessionRow = (
     i64,
     i64,
     Option<Json<Wait>>,
+    Json<SessionSettings>,
     Json<Vec<InboxRow>>,
     Json<Vec<(i64, Uuid, Entry)>>,
 );
@@ -69,7 +70,7 @@ impl Sessions {
         // as input beyond `next_in` and looked at again.
         const SQL: &str = "
             select s.key, s.agent_id, s.last_target, l.epoch, l.paused is not null, l.cancel_upto,
-                   l.next_in, l.next_entry, l.wait,
+                   l.next_in, l.next_entry, l.wait, s.settings,
                    (select coalesce(jsonb_agg(jsonb_build_object(
                         'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
                         'mode', mode, 'target', target, 'trace', trace,
@@ -105,6 +106,7 @@ impl Sessions {
             next_in,
             next_entry,
             wait,
+            settings,
             inbox,
             entries,
         ) = row;
@@ -123,6 +125,7 @@ impl Sessions {
             paused,
             cancel_upto,
             last_target: last_target.map(|target| target.0),
+            settings: settings.0,
             wait: wait.map_or(Wait::Anything, |wait| wait.0),
         })
     }

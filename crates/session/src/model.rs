@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_types::{
     AccountId, AgentId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId, SessionId,
-    SessionKey, Source, State, Target, TenantId, Usage, Wait,
+    SessionKey, SessionSettings, Source, State, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
 
@@ -114,6 +114,8 @@ pub struct Loaded {
     pub cancel_upto: i64,
     /// Where it was last spoken to.
     pub last_target: Option<Target>,
+    /// What was set for it.
+    pub settings: SessionSettings,
     /// What it waits for since its deadline passed or it was woken; `Anything` is usual.
     pub wait: Wait,
 }

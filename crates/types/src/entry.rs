@@ -53,6 +53,11 @@ pub enum Note {
     DeadlinePassed,
     /// A summary that stands for what came before it.
     Summary,
+    /// A command was answered, and the turn ends with it; the text is the answer. Neither is part
+    /// of the conversation.
+    Command,
+    /// The conversation begins anew, and the turn ends with it; the text is what its user was told.
+    Reset,
 }
 
 /// Something that happened in a session.

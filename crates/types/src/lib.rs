@@ -4,6 +4,7 @@
 //! their making). A type is here only if at least three crates need it.
 
 mod chat;
+mod command;
 mod delivery;
 mod effect;
 mod entry;
@@ -13,9 +14,11 @@ mod message;
 mod name;
 mod queue;
 mod session_key;
+mod session_settings;
 mod wait;
 
 pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
+pub use command::{Command, Listed, ModelWish};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
@@ -28,4 +31,5 @@ pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Tar
 pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
+pub use session_settings::SessionSettings;
 pub use wait::{Filter, State, Wait, wakes};

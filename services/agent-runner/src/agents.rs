@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::Context as _;
-use holdfast_directory::{Directory, ModelChoice, ProviderKind};
+use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
 use holdfast_llm::{Model, Models, OpenAi, Retrying};
 use holdfast_types::{AgentId, AgentName, Fault as _, Kind, ModelId, TenantId};
 use jiff::tz::TimeZone;
@@ -60,8 +60,11 @@ pub(crate) struct Agents {
     client: reqwest::Client,
     built_in: Models,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
-    kept: Mutex<HashMap<(TenantId, AgentId), Kept>>,
+    kept: Mutex<HashMap<Which, Kept>>,
 }
+
+/// Whose agent, which, and the model that it takes instead of its own.
+type Which = (TenantId, AgentId, Option<String>);
 
 /// An agent as it was at a moment.
 type Kept = (Instant, Arc<Brief>);
@@ -88,34 +91,41 @@ impl Agents {
         Ok(Self { directory, client, built_in, ready: Mutex::default(), kept: Mutex::default() })
     }
 
-    /// An agent and its model, as they are now or were a second ago.
-    pub(crate) async fn find(&self, tenant: TenantId, agent: AgentId) -> Result<Found, Error> {
+    /// An agent and its model, as they are now or were a second ago; `model` goes before its own.
+    pub(crate) async fn find(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        model: Option<String>,
+    ) -> Result<Found, Error> {
         let now = Instant::now();
-        let kept = lock(&self.kept).get(&(tenant, agent)).cloned();
+        let which = (tenant, agent, model);
+        let kept = lock(&self.kept).get(&which).cloned();
         if let Some((_, brief)) = kept.filter(|(at, _)| now.duration_since(*at) < KEPT) {
             return Ok(Found::Ready(brief));
         }
-        let found = self.look_up(tenant, agent).await?;
+        let found = self.look_up(&which).await?;
         let mut kept = lock(&self.kept);
         match &found {
             Found::Ready(brief) => {
                 if kept.len() >= MOST_KEPT {
                     kept.clear();
                 }
-                kept.insert((tenant, agent), (now, Arc::clone(brief)));
+                kept.insert(which, (now, Arc::clone(brief)));
             }
             Found::NoAgent | Found::NoModel => {
-                kept.remove(&(tenant, agent));
+                kept.remove(&which);
             }
         }
         Ok(found)
     }
 
-    async fn look_up(&self, tenant: TenantId, agent: AgentId) -> Result<Found, Error> {
+    async fn look_up(&self, which: &Which) -> Result<Found, Error> {
+        let (tenant, agent, instead) = (which.0, which.1, &which.2);
         let agent = match self.directory.agent_by_id(tenant, agent).await {
-            Ok(agent) => agent,
+            Ok(agent) => Agent { model: instead.clone().or(agent.model), ..agent },
             Err(error) if error.kind() == Kind::NotFound => return Ok(Found::NoAgent),
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(Error::directory(error)),
         };
         let choice = match self.directory.model(tenant, &agent).await {
             Ok(choice) => choice,
@@ -123,7 +133,7 @@ impl Agents {
                 warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
                 return Ok(Found::NoModel);
             }
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(Error::directory(error)),
         };
         let model_id = choice.model.clone();
         let model = match self.model(tenant, choice) {
@@ -196,9 +206,4 @@ const fn is_for_the_tenant(kind: Kind) -> bool {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => true,
         Kind::Unauthenticated | Kind::Exhausted | Kind::Unavailable | Kind::Internal => false,
     }
-}
-
-fn failed(error: holdfast_directory::Error) -> Error {
-    let kind = error.kind();
-    Error::Agents(error.into(), kind)
 }

@@ -33,6 +33,14 @@ pub(crate) enum Error {
     },
 }
 
+impl Error {
+    /// What became of asking the directory.
+    pub(crate) fn directory(error: holdfast_directory::Error) -> Self {
+        let kind = error.kind();
+        Self::Agents(error.into(), kind)
+    }
+}
+
 impl From<holdfast_session::Error> for Error {
     fn from(error: holdfast_session::Error) -> Self {
         if error.is_fenced() {

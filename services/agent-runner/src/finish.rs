@@ -24,6 +24,11 @@ impl Turn<'_> {
         self.end(Outcome::Completed, None, thought, text, self.unfinished()).await
     }
 
+    /// Ends the turn with an entry that is no thought, and a text to send.
+    pub(crate) async fn conclude(&mut self, last: Entry, text: String) -> Result<Completed, Error> {
+        self.end(Outcome::Completed, None, last, text, self.unfinished()).await
+    }
+
     /// Ends the turn with a text that says why there is no answer.
     pub(crate) async fn fail(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
         let text = failure.tell(self.run, trace::current().as_deref());
@@ -43,7 +48,9 @@ impl Turn<'_> {
         let (outcome, reason) = match note {
             Note::Interrupted => (Outcome::Interrupted, "a newer message ended this turn"),
             Note::Cancelled => (Outcome::Cancelled, "the turn was cancelled"),
-            Note::Failed | Note::DeadlinePassed | Note::Summary => (Outcome::Failed, "given up"),
+            Note::Failed | Note::DeadlinePassed | Note::Summary | Note::Command | Note::Reset => {
+                (Outcome::Failed, "given up")
+            }
         };
         let entry = Entry::Noted { note, text: reason.to_owned() };
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await

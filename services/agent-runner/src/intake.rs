@@ -5,12 +5,13 @@
 //! | steer, collect | it, and those behind it, up to the first of another mode |
 //! | followup, interrupt | it, and nothing else |
 //!
+//! A command is a turn of its own; `/stop` cancels all that is before it.
 //! What is silent is taken along with what follows it. Order is never changed:
 //! a message of another mode stands in the way of those behind it. A message of
 //! mode interrupt ends whatever turn is before it.
 
 use holdfast_session::Waiting;
-use holdfast_types::QueueMode;
+use holdfast_types::{Command, QueueMode};
 
 /// What the waiting messages ask of a turn.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub(crate) enum Intake {
 /// Says what the waiting messages ask of a turn that has heard `heard` so far. `open` is whether
 /// the turn has begun.
 pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto: i64) -> Intake {
+    let stop = waiting.iter().rev().find(|row| row.body.command() == Some(Command::Stop));
+    let cancel_upto = stop.map_or(cancel_upto, |stop| cancel_upto.max(stop.seq - 1));
     let unwanted: Vec<i64> =
         waiting.iter().map(|row| row.seq).filter(|seq| *seq <= cancel_upto).collect();
     if !unwanted.is_empty() {
@@ -42,6 +45,7 @@ pub(crate) fn intake(waiting: &[Waiting], heard: &[i64], open: bool, cancel_upto
     let ends = |row: &Waiting| {
         row.mode == QueueMode::Interrupt
             && !row.body.silent
+            && row.body.command().is_none()
             && !heard.contains(&row.seq)
             && head.is_some_and(|head| row.seq > head.seq)
     };
@@ -54,7 +58,7 @@ pub(crate) fn head<'w>(waiting: &'w [Waiting], heard: &[i64]) -> Option<&'w Wait
 }
 
 fn taken(waiting: &[Waiting], heard: &[i64], head: Option<&Waiting>) -> Vec<i64> {
-    let gathers = head.is_none_or(|head| gathers(head.mode));
+    let gathers = head.is_none_or(gathers_with);
     let mut new = Vec::new();
     for row in waiting.iter().filter(|row| !heard.contains(&row.seq)) {
         let is_head = head.is_some_and(|head| head.seq == row.seq);
@@ -69,7 +73,7 @@ fn taken(waiting: &[Waiting], heard: &[i64], head: Option<&Waiting>) -> Vec<i64>
 }
 
 fn gathers_with(row: &Waiting) -> bool {
-    row.body.silent || gathers(row.mode)
+    row.body.silent || (gathers(row.mode) && row.body.command().is_none())
 }
 
 const fn gathers(mode: QueueMode) -> bool {
@@ -148,6 +152,29 @@ mod tests {
         assert_eq!(intake(&waiting[..1], &[], false, 0), Intake::Hear(vec![]));
         assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1, 2]));
         assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3, 4]));
+    }
+
+    fn says(seq: i64, mode: QueueMode, text: &str) -> Waiting {
+        Waiting { body: Body::text(text), ..row(seq, mode) }
+    }
+
+    #[test]
+    fn a_command_is_a_turn_of_its_own_and_ends_none() {
+        let waiting = [row(1, Steer), says(2, Steer, "/status"), row(3, Steer)];
+        assert_eq!(intake(&waiting, &[], false, 0), Intake::Hear(vec![1]));
+        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
+        assert_eq!(intake(&waiting[1..], &[], false, 0), Intake::Hear(vec![2]));
+
+        let waiting = [row(1, Interrupt), says(2, Interrupt, "/status")];
+        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Hear(vec![]));
+    }
+
+    #[test]
+    fn a_stop_cancels_what_is_before_it_and_nothing_else() {
+        let waiting = [row(1, Steer), row(2, Followup), says(3, Steer, "/stop"), row(4, Steer)];
+
+        assert_eq!(intake(&waiting, &[1], true, 0), Intake::Cancelled(vec![1, 2]));
+        assert_eq!(intake(&waiting[2..], &[], false, 0), Intake::Hear(vec![3]));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! | `turn.rs` | a turn, from step to step |
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
+//! | `command.rs` | turns that need no model |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
@@ -32,6 +33,7 @@
 mod agents;
 mod app;
 mod call;
+mod command;
 mod config;
 mod deltas;
 mod error;

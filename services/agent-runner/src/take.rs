@@ -135,7 +135,8 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     }
     span.record("run.id", tracing::field::display(begun.run));
     span.record("agent.id", tracing::field::display(loaded.agent));
-    let found = worker.agents.find(hold.claim.tenant, loaded.agent);
+    let instead = loaded.settings.model.clone();
+    let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
     let brief = match found.instrument(span.clone()).await? {
         Found::Ready(brief) => Ok(brief),
         Found::NoAgent => Err(Failure::NoAgent),

@@ -15,7 +15,9 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use holdfast_agent::{Limits, Step, next, outcome_of, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Waiting};
-use holdfast_types::{Entry, Note, RunId, SessionKey, SessionKind, Target, ToolCall, Wait};
+use holdfast_types::{
+    AgentId, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target, ToolCall, Wait,
+};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{Instrument as _, info_span};
@@ -39,6 +41,9 @@ pub(crate) struct Turn<'w> {
     pub(crate) worker: &'w Worker,
     pub(crate) hold: Arc<Hold>,
     pub(crate) run: RunId,
+    pub(crate) agent: AgentId,
+    /// What was set for this conversation.
+    pub(crate) settings: SessionSettings,
     pub(crate) journal: Journal,
     pub(crate) kind: SessionKind,
     pub(crate) waiting: Vec<Waiting>,
@@ -99,6 +104,8 @@ impl<'w> Turn<'w> {
             worker,
             hold,
             run: begun.run,
+            agent: loaded.agent,
+            settings: loaded.settings,
             journal,
             kind,
             waiting: loaded.waiting,
@@ -121,6 +128,9 @@ impl<'w> Turn<'w> {
         loop {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);
+            }
+            if let Some(command) = self.command() {
+                return self.obey(command).await;
             }
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
@@ -159,8 +169,11 @@ impl<'w> Turn<'w> {
 
     /// Ends a turn that cannot be had, unless its user wants none anyway.
     pub(crate) async fn refuse(&mut self, failure: &Failure<'_>) -> Result<Completed, Error> {
-        match self.boundary().await? {
-            Some(completed) => Ok(completed),
+        if let Some(completed) = self.boundary().await? {
+            return Ok(completed);
+        }
+        match self.command() {
+            Some(command) => self.obey(command).await,
             None => self.fail(failure).await,
         }
     }

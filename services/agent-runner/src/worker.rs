@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use holdfast_bus::Bus;
+use holdfast_directory::Directory;
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
 use holdfast_tools::Registry;
@@ -18,6 +19,7 @@ pub(crate) struct Worker {
     pub(crate) id: RunnerId,
     pub(crate) config: Runner,
     pub(crate) sessions: Sessions,
+    pub(crate) directory: Directory,
     pub(crate) agents: Agents,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,

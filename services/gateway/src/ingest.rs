@@ -16,7 +16,7 @@ use holdfast_directory::{AgentCard, Directory};
 use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_session::{Accepted, NewMessage, Running, Sessions};
-use holdfast_types::{Body, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
+use holdfast_types::{Body, Command, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -117,6 +117,7 @@ impl Ingest {
         messages: Vec<NewMessage>,
     ) -> Result<Taken, Error> {
         let began = Instant::now();
+        let resumes = messages.last().is_some_and(resumes);
         let mode = messages.last().map(|message| message.mode).unwrap_or_default();
         let mut stored = match messages.len() {
             1 => {
@@ -131,9 +132,28 @@ impl Ingest {
         metrics::histogram!("holdfast_gateway_ingest_duration_seconds").record(began.elapsed());
         let last = stored.pop().ok_or(Error::Empty)?;
         let accepted = last?;
+        if resumes {
+            self.resume(tenant, &accepted).await?;
+        }
         let earlier = stored.iter().filter_map(|one| Some(one.as_ref().ok()?.message.into()));
         let runs = earlier.chain([accepted.message.into()]).collect();
         Ok(Taken { tenant, accepted, runs, mode })
+    }
+
+    /// Lets a session go on that was held, for a message that says so: held, no runner could take
+    /// the message in. A repetition of it counts while the first is unanswered: its sender may
+    /// never have heard of it.
+    async fn resume(&self, tenant: TenantId, accepted: &Accepted) -> Result<(), Error> {
+        if accepted.duplicate {
+            let answer = self.sessions.answer(tenant, accepted.message).await?;
+            if answer.outcome.is_some() {
+                return Ok(());
+            }
+        }
+        if self.sessions.resume(tenant, accepted.session).await?.wake {
+            self.bus.wake_run(0);
+        }
+        Ok(())
     }
 
     /// Tells whoever should run the session that it has something to do.
@@ -208,6 +228,14 @@ pub fn idem_key(given: String) -> Result<String, Error> {
         1..=LONGEST_KEY => Ok(given),
         long => Err(holdfast_session::Error::IdemKey(long).into()),
     }
+}
+
+/// Whether a message lets its session go on, should it be held.
+fn resumes(message: &NewMessage) -> bool {
+    message
+        .body
+        .command()
+        .is_some_and(|command| command == Command::Resume && command.is_for(message.key.kind()))
 }
 
 fn debounce(agent: &AgentCard) -> Duration {

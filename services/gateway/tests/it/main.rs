@@ -11,6 +11,7 @@ mod bad_input;
 mod chat;
 mod following;
 mod foreign;
+mod held;
 mod keys;
 mod lost_nats;
 mod operators;

@@ -1,0 +1,33 @@
+//! What is set for one conversation.
+
+use holdfast_types::SessionSettings;
+use sqlx::types::Json;
+
+use crate::{Claim, Error, Sessions, sessions::lock_claimed};
+
+impl Sessions {
+    /// Sets a claimed session; what it was set to before is replaced.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the session was lost already.
+    pub async fn set_settings(
+        &self,
+        claim: &Claim,
+        settings: &SessionSettings,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.sessions set settings = $3
+            where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        lock_claimed(&mut tx, claim).await?;
+        sqlx::query(SQL)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(Json(settings))
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+}

@@ -1,0 +1,214 @@
+//! Commands: what a person says to the mesh rather than to the agent (spec UIC-003).
+//!
+//! A command is a message of its own that begins with `/` and a word from the
+//! table below. It goes the way of every message (stored once, answered once, in
+//! order) and is answered without a model. Any other text that begins with `/`
+//! is the agent's to read.
+//!
+//! | command | what | in groups |
+//! |---|---|---|
+//! | `/help` | what there is | yes |
+//! | `/status`, `/show model`, `/show channel` | how the conversation stands | yes |
+//! | `/stop` | ends what runs, and what waits before it | yes |
+//! | `/new`, `/reset` | the conversation begins anew; what was said stays on record | no |
+//! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
+//! | `/model`, `/switch model to …` | the model of this conversation | no |
+//! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
+
+use crate::{Body, SessionKind};
+
+/// A command, read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// What commands there are.
+    Help,
+    /// How the conversation stands.
+    Status,
+    /// End what runs.
+    Stop,
+    /// Begin anew.
+    New,
+    /// Hold the conversation.
+    Pause,
+    /// Let it go on.
+    Resume,
+    /// Show the model, or take another one.
+    Model(ModelWish),
+    /// Show what the tenant has.
+    List(Listed),
+    /// It is a command, and what follows it is not right: how it is used.
+    Wrong(&'static str),
+}
+
+/// What somebody wants of a conversation's model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelWish {
+    /// To know which it is.
+    Show,
+    /// The agent's own.
+    Default,
+    /// This one.
+    Use(String),
+}
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// The tenant's agents.
+    Agents,
+    /// The models of its providers.
+    Models,
+    /// Its accounts on channels.
+    Channels,
+}
+
+impl Command {
+    /// Reads a command out of a text; `None` if it is none.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let said = text.trim().strip_prefix('/')?;
+        let mut words = said.split_whitespace().filter(|_| !said.starts_with(char::is_whitespace));
+        // In a group a platform appends whom it is for: `/status@our_bot`.
+        let name = words.next()?.split('@').next().unwrap_or_default().to_ascii_lowercase();
+        let rest: Vec<&str> = words.collect();
+        let plain = |command: Self, usage: &'static str| match rest.as_slice() {
+            [] => command,
+            _ => Self::Wrong(usage),
+        };
+        Some(match name.as_str() {
+            "help" | "commands" => plain(Self::Help, "/help"),
+            "status" => plain(Self::Status, "/status"),
+            "stop" | "cancel" => plain(Self::Stop, "/stop"),
+            "new" | "reset" => plain(Self::New, "/new"),
+            "pause" => plain(Self::Pause, "/pause"),
+            "resume" => plain(Self::Resume, "/resume"),
+            "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
+            "show" => Self::show(&rest),
+            "list" => Self::list(&rest),
+            "switch" => match rest.as_slice() {
+                ["model", "to", model @ ..] => Self::model(model, SWITCH),
+                _ => Self::Wrong(SWITCH),
+            },
+            _ => return None,
+        })
+    }
+
+    fn model(words: &[&str], usage: &'static str) -> Self {
+        Self::Model(match words {
+            [] => ModelWish::Show,
+            ["default"] => ModelWish::Default,
+            [model] => ModelWish::Use((*model).to_owned()),
+            _ => return Self::Wrong(usage),
+        })
+    }
+
+    fn show(words: &[&str]) -> Self {
+        match words {
+            ["model"] => Self::Model(ModelWish::Show),
+            ["channel"] => Self::Status,
+            ["agents"] => Self::List(Listed::Agents),
+            _ => Self::Wrong("/show model, /show channel, or /show agents"),
+        }
+    }
+
+    fn list(words: &[&str]) -> Self {
+        match words {
+            ["agents"] => Self::List(Listed::Agents),
+            ["models"] => Self::List(Listed::Models),
+            ["channels"] => Self::List(Listed::Channels),
+            _ => Self::Wrong("/list agents, /list models, or /list channels"),
+        }
+    }
+
+    /// Whether everybody in a conversation of this kind may say it. What changes the conversation
+    /// for all, or tells of the tenant, is not for a whole group.
+    #[must_use]
+    pub const fn is_for(&self, kind: SessionKind) -> bool {
+        match (self, kind) {
+            (Self::Help | Self::Status | Self::Stop | Self::Wrong(_), _) => true,
+            (_, SessionKind::Group | SessionKind::Topic) => false,
+            _ => true,
+        }
+    }
+}
+
+const SWITCH: &str = "/switch model to <provider>:<model>";
+
+impl Body {
+    /// The command that this message is, if it is one. Only what a person or a program says for
+    /// themselves can be: no event of the mesh, nothing that was overheard or is of a history.
+    #[must_use]
+    pub fn command(&self) -> Option<Command> {
+        if self.silent || self.event.is_some() || self.role.is_some() {
+            return None;
+        }
+        Command::parse(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn commands_are_read_whatever_their_case_and_whomever_they_name() {
+        let model = |name: &str| Command::Model(ModelWish::Use(name.into()));
+        for (text, command) in [
+            ("/help", Command::Help),
+            (" /Status@our_bot\n", Command::Status),
+            ("/reset", Command::New),
+            ("/stop", Command::Stop),
+            ("/model", Command::Model(ModelWish::Show)),
+            ("/model default", Command::Model(ModelWish::Default)),
+            ("/model openai:gpt-5", model("openai:gpt-5")),
+            ("/switch model to a:b", model("a:b")),
+            ("/show agents", Command::List(Listed::Agents)),
+            ("/list models", Command::List(Listed::Models)),
+        ] {
+            assert_eq!(Command::parse(text), Some(command), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_command_is_the_agents_to_read() {
+        for text in
+            ["", "/", "//", "status", "/etc/passwd is odd", "/newest", "see /help", "/ help"]
+        {
+            assert_eq!(Command::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_with_something_wrong_says_how_it_is_used() {
+        for text in ["/new york", "/list", "/switch model", "/switch channel to x", "/model a b"] {
+            assert!(matches!(Command::parse(text), Some(Command::Wrong(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_what_somebody_says_for_themselves_is_a_command() {
+        let body = Body::text("/new");
+        assert_eq!(body.command(), Some(Command::New));
+        assert_eq!(Body { silent: true, ..body.clone() }.command(), None);
+        assert_eq!(Body { role: Some("assistant".into()), ..body.clone() }.command(), None);
+        assert_eq!(Body { event: Some("timer".into()), ..body }.command(), None);
+    }
+
+    #[test]
+    fn a_group_cannot_change_or_list_what_is_not_its_own() {
+        for kind in [SessionKind::Group, SessionKind::Topic] {
+            assert!(Command::Status.is_for(kind) && Command::Stop.is_for(kind));
+            assert!(!Command::New.is_for(kind) && !Command::List(Listed::Agents).is_for(kind));
+        }
+        assert!(Command::New.is_for(SessionKind::Dm));
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in any::<String>()) {
+            let _: Option<Command> = Command::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! What somebody set for one conversation.
+
+use serde::{Deserialize, Serialize};
+
+/// What differs in a conversation from what its agent is set to. Stored as JSON: fields are only
+/// ever added, with a default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SessionSettings {
+    /// The model, as `provider:id`; `None` is the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_version_wrote_is_read() {
+        let read = |text: &str| serde_json::from_str::<SessionSettings>(text).unwrap();
+
+        assert_eq!(read("{}"), SessionSettings::default());
+        assert_eq!(read(r#"{"model":"a:b","of_tomorrow":1}"#).model.as_deref(), Some("a:b"));
+        assert_eq!(serde_json::to_string(&SessionSettings::default()).unwrap(), "{}");
+    }
+}

@@ -1,0 +1,189 @@
+//! Answering commands: a turn of their own, without a model.
+//!
+//! Each may be carried out again by whoever goes on after a crash: what it sets
+//! is set to the same, and the answer is stored with the turn's end.
+
+use holdfast_directory::Agent;
+use holdfast_session::Completed;
+use holdfast_types::{Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note};
+
+use crate::{error::Error, turn::Turn};
+
+/// The most lines of a list.
+const MOST_LISTED: usize = 50;
+
+const HELP: &str = "\
+/status – how this conversation stands
+/new – begin anew; what was said stays on record
+/stop – end what runs now
+/pause, /resume – hold this conversation, and let it go on
+/model [default | provider:model] – show or change its model
+/list agents | models | channels – what there is
+Everything else is for the assistant.";
+
+const NOT_IN_GROUPS: &str = "This command is not for groups: send it in a direct conversation.";
+
+impl Turn<'_> {
+    /// The command that begins this turn, if one does.
+    pub(crate) fn command(&self) -> Option<Command> {
+        let mut heard = self.journal.turn().iter().filter_map(|entry| match entry {
+            Entry::Heard { body, .. } if !body.silent => Some(body),
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        });
+        heard.next().and_then(|body| body.command())
+    }
+
+    /// Carries a command out, and ends the turn with its answer.
+    pub(crate) async fn obey(&mut self, command: Command) -> Result<Completed, Error> {
+        if !command.is_for(self.kind) {
+            return self.tell(Note::Command, NOT_IN_GROUPS.to_owned()).await;
+        }
+        let text = match command {
+            Command::Help => HELP.to_owned(),
+            Command::Wrong(usage) => format!("That is not quite right. Use it so: {usage}"),
+            Command::Status => self.status().await?,
+            Command::Stop => "Stopped.".to_owned(),
+            Command::New => {
+                let text = "We begin anew. What was said before stays on record.".to_owned();
+                return self.tell(Note::Reset, text).await;
+            }
+            Command::Pause => {
+                let claim = &self.hold.claim;
+                self.worker.sessions.pause(claim.tenant, claim.session).await?;
+                "Paused. What you send waits until you send /resume.".to_owned()
+            }
+            // The gateway let the session go on when it took this in; nobody could claim it before.
+            Command::Resume => "Going on.".to_owned(),
+            Command::Model(wish) => self.set_model(wish).await?,
+            Command::List(what) => self.list(what).await?,
+        };
+        self.tell(Note::Command, text).await
+    }
+
+    async fn status(&self) -> Result<String, Error> {
+        let claim = &self.hold.claim;
+        let view = self.worker.sessions.session(claim.tenant, claim.session).await?;
+        let model = self.model_name().await?;
+        let channel = self.target().map_or_else(|| "none".to_owned(), |target| target.channel);
+        Ok(format!(
+            "Model: {model}\nChannel: {channel}\nTurns: {}\nTokens: {} read, {} written\n\
+             Waiting: {}\nSession: {}",
+            view.turns,
+            view.usage.input,
+            view.usage.output,
+            view.waiting.saturating_sub(1),
+            view.key,
+        ))
+    }
+
+    async fn model_name(&self) -> Result<String, Error> {
+        match &self.settings.model {
+            Some(model) => Ok(format!("{model} (set for this conversation)")),
+            None => {
+                let agent = self.agent().await?;
+                let choice = self.worker.directory.model(self.hold.claim.tenant, &agent).await;
+                Ok(match choice {
+                    Ok(choice) => choice.model.to_string(),
+                    Err(error) if is_transient(&error) => return Err(Error::directory(error)),
+                    Err(error) => format!("none: {error}"),
+                })
+            }
+        }
+    }
+
+    async fn set_model(&mut self, wish: ModelWish) -> Result<String, Error> {
+        let model = match wish {
+            ModelWish::Show => return Ok(format!("Model: {}", self.model_name().await?)),
+            ModelWish::Default => None,
+            ModelWish::Use(name) => match self.usable(&name).await? {
+                Ok(model) => Some(model.to_string()),
+                Err(why) => return Ok(why),
+            },
+        };
+        self.settings.model = model;
+        self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
+        Ok(format!("Model: {}", self.model_name().await?))
+    }
+
+    /// The model of that name, or why the tenant has none.
+    async fn usable(&self, name: &str) -> Result<Result<ModelId, String>, Error> {
+        if let Err(error) = name.parse::<ModelId>() {
+            return Ok(Err(error.to_string()));
+        }
+        let agent = Agent { model: Some(name.to_owned()), ..self.agent().await? };
+        match self.worker.directory.model(self.hold.claim.tenant, &agent).await {
+            Ok(choice) => Ok(Ok(choice.model)),
+            Err(error) if is_transient(&error) => Err(Error::directory(error)),
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    async fn agent(&self) -> Result<Agent, Error> {
+        let found = self.worker.directory.agent_by_id(self.hold.claim.tenant, self.agent).await;
+        found.map_err(Error::directory)
+    }
+
+    async fn list(&self, what: Listed) -> Result<String, Error> {
+        let (tenant, directory) = (self.hold.claim.tenant, &self.worker.directory);
+        let lines: Vec<String> = match what {
+            Listed::Agents => {
+                let agents = directory.agents(tenant).await.map_err(Error::directory)?;
+                agents
+                    .iter()
+                    .map(|agent| format!("{}: {}", agent.name, agent.description))
+                    .collect()
+            }
+            Listed::Models => {
+                let providers = directory.providers(tenant).await.map_err(Error::directory)?;
+                let line = |default: &Option<String>, name: &str| match default {
+                    Some(model) => format!("{model} (the default)"),
+                    None => format!("{name}:<model>"),
+                };
+                providers.iter().map(|one| line(&one.default_model, &one.name)).collect()
+            }
+            Listed::Channels => {
+                let accounts = directory.accounts(tenant, None).await.map_err(Error::directory)?;
+                let enabled = accounts.iter().filter(|account| account.enabled);
+                enabled.map(|account| format!("{} {}", account.channel, account.name)).collect()
+            }
+        };
+        Ok(listed(&lines))
+    }
+
+    async fn tell(&mut self, note: Note, text: String) -> Result<Completed, Error> {
+        metrics::counter!("holdfast_runner_commands_total").increment(1);
+        self.conclude(Entry::Noted { note, text: text.clone() }, text).await
+    }
+}
+
+fn listed(lines: &[String]) -> String {
+    match lines.len() {
+        0 => "There are none.".to_owned(),
+        n if n > MOST_LISTED => {
+            format!("{}\n… and {} more", lines[..MOST_LISTED].join("\n"), n - MOST_LISTED)
+        }
+        _ => lines.join("\n"),
+    }
+}
+
+fn is_transient(error: &holdfast_directory::Error) -> bool {
+    error.kind().is_transient() || error.kind() == Kind::Internal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_is_cut_and_says_so() {
+        let lines: Vec<String> = (0..52).map(|n| n.to_string()).collect();
+
+        assert!(listed(&lines).ends_with("49\n… and 2 more"));
+        assert_eq!(listed(&lines[..2]), "0\n1");
+        assert_eq!(listed(&[]), "There are none.");
+    }
+}
