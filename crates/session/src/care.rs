@@ -203,7 +203,13 @@ impl Sessions {
             inbox as (delete from session.inbox where tenant_id = $1 and session_id = $2),
             entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
             runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
-            deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2)
+            deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
+            -- Who asked for it is told that nobody knows how it ended.
+            asked as (
+                update session.subagents
+                set outcome = 'unknown', finished_at = clock_timestamp()
+                where tenant_id = $1 and session_id = $2 and outcome is null),
+            children as (delete from session.subagents where tenant_id = $1 and parent_id = $2)
             delete from session.sessions where tenant_id = $1 and session_id = $2";
         let mut tx = self.pools.tenant(tenant).await?;
         // Under the lock, so that a turn that runs is either before this or fenced by it.

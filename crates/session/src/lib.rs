@@ -37,6 +37,7 @@ mod prune;
 mod relay;
 mod sessions;
 mod settings;
+mod subagents;
 mod sweep;
 mod tails;
 mod view;
@@ -54,5 +55,6 @@ pub use model::{
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
+pub use subagents::{ANNOUNCED, Announced, Cleanup, NewSubagent, Subagent, SubagentOutcome};
 pub use sweep::{ATTEMPTS, SUSPECT};
 pub use view::SessionFilter;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | finished inbox rows | `inbox` | a tombstone remembers the key for `keys` more |
 //! | finished deliveries | `deliveries` | gone |
-//! | runs | `runs` | gone; the journal keeps what was said |
+//! | runs, and subagents whose end was announced | `runs` | gone; the journal keeps what was said |
 //! | events nobody could publish | `events` | gone |
 //! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
 //!
@@ -104,6 +104,9 @@ impl Sessions {
             delete from session.runs
             where tenant_id = $1 and steps >= 0
               and finished_at < clock_timestamp() - $2 * interval '1 second'";
+        const SUBAGENTS: &str = "
+            delete from session.subagents
+            where tenant_id = $1 and announced_at < clock_timestamp() - $2 * interval '1 second'";
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
@@ -124,8 +127,12 @@ impl Sessions {
             .await?
             .rows_affected();
         rows += sqlx::query(KEYS).bind(tenant.as_uuid()).execute(tx.conn()).await?.rows_affected();
-        for (sql, age) in [(DELIVERIES, keep.deliveries), (RUNS, keep.runs), (EVENTS, keep.events)]
-        {
+        for (sql, age) in [
+            (DELIVERIES, keep.deliveries),
+            (RUNS, keep.runs),
+            (SUBAGENTS, keep.runs),
+            (EVENTS, keep.events),
+        ] {
             rows += sqlx::query(sql)
                 .bind(tenant.as_uuid())
                 .bind(age.as_secs_f64())

@@ -7,6 +7,7 @@ mod ingesting;
 mod isolation;
 mod keeping;
 mod reading;
+mod subagents;
 mod sweeping;
 mod turning;
 mod waiting;

@@ -1,0 +1,474 @@
+//! Subagents: sessions that another session asked for, and whose end it is told.
+//!
+//! A subagent's task is the first message of its session, so any runner may do
+//! it. Its end is announced by a message to the session that asked, stored once
+//! under the subagent's id: whoever notices the end may announce it, and a crash
+//! on either side loses nothing (spec SUB-004).
+//!
+//! | what ends it | outcome |
+//! |---|---|
+//! | its first message was answered | ok |
+//! | that message failed, was cancelled or given up | error |
+//! | its time was over | timeout, and what still runs of it is cancelled |
+//! | its session is gone | unknown |
+
+use std::time::Duration;
+
+use holdfast_types::{
+    AgentId, Body, QueueMode, SessionId, SessionKey, SessionKind, SessionSettings, Source, Target,
+    TenantId,
+};
+use sqlx::{FromRow, types::Json};
+use uuid::Uuid;
+
+use crate::{
+    Accepted, Error, NewMessage, Running, Sessions,
+    sessions::{no_session, tenant_of},
+};
+
+/// The event's name under which an end is announced.
+pub const ANNOUNCED: &str = "subagent";
+
+/// What becomes of a subagent's session once its end was announced.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Cleanup {
+    /// It stays.
+    #[default]
+    Keep,
+    /// It goes.
+    Delete,
+}
+
+/// A subagent to be.
+#[derive(Debug, Clone)]
+pub struct NewSubagent {
+    /// The session that asks for it.
+    pub parent: SessionId,
+    /// The key of its session: the same for the same request.
+    pub key: SessionKey,
+    /// The agent that it is.
+    pub agent: AgentId,
+    /// What it is called.
+    pub label: String,
+    /// What it is to do.
+    pub task: String,
+    /// The model that it takes instead of its agent's.
+    pub model: Option<String>,
+    /// What becomes of its session.
+    pub cleanup: Cleanup,
+    /// How long it may take.
+    pub wall: Duration,
+    /// How often it may think.
+    pub max_steps: Option<i32>,
+    /// How many tokens it may use.
+    pub max_tokens: Option<i64>,
+    /// How many subagents of its parent may run at once.
+    pub most: i64,
+    /// The trace that it belongs to.
+    pub trace: Option<String>,
+}
+
+/// How a subagent ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubagentOutcome {
+    /// It did its task.
+    Ok,
+    /// It could not.
+    Error,
+    /// Its time was over.
+    Timeout,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl SubagentOutcome {
+    /// The word that the database stores.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn parse(word: &str) -> Self {
+        match word {
+            "ok" => Self::Ok,
+            "error" => Self::Error,
+            "timeout" => Self::Timeout,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A subagent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subagent {
+    /// Its session.
+    pub session: SessionId,
+    /// The session that asked for it.
+    pub parent: SessionId,
+    /// What it is called.
+    pub label: String,
+    /// What it is to do.
+    pub task: String,
+    /// How often it may think.
+    pub max_steps: Option<i32>,
+    /// How many tokens it may use.
+    pub max_tokens: Option<i64>,
+    /// How long it still may take.
+    pub left: Duration,
+    /// How it ended, if it did.
+    pub outcome: Option<SubagentOutcome>,
+    /// Its answer.
+    pub result: String,
+    /// Why there is none.
+    pub error: String,
+    /// The tokens that it used.
+    pub tokens: i64,
+    /// How long it took, or has taken so far.
+    pub took: Duration,
+}
+
+/// What announcing came to.
+#[derive(Debug, Clone, Default)]
+pub struct Announced {
+    /// The message to the session that asked; none if that is gone.
+    pub accepted: Option<Accepted>,
+    /// Who still ran the subagent when its time was over.
+    pub running: Option<Running>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    session_id: Uuid,
+    parent_id: Uuid,
+    label: String,
+    task: String,
+    cleanup: String,
+    max_steps: Option<i32>,
+    max_tokens: Option<i64>,
+    left_secs: f64,
+    outcome: Option<String>,
+    result: String,
+    error: String,
+    tokens: i64,
+    took_secs: f64,
+    announced: bool,
+}
+
+/// What is asked of subagents, with the words that say of which.
+macro_rules! subagent {
+    ($which:literal) => {
+        concat!(
+            "select session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
+                    greatest(0, extract(epoch from deadline_at - clock_timestamp()))::float8
+                        as left_secs,
+                    outcome, result, error, tokens,
+                    extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
+                        as took_secs,
+                    announced_at is not null as announced
+             from session.subagents where tenant_id = $1 and ",
+            $which
+        )
+    };
+}
+
+impl Sessions {
+    /// Makes a subagent and gives it its task; asked for again under the same key it is the same
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflict`] if as many run for its parent as may; the task is not begun then.
+    pub async fn spawn(
+        &self,
+        tenant: TenantId,
+        new: NewSubagent,
+    ) -> Result<(SessionId, Accepted), Error> {
+        const MAKE: &str = "
+            with made as (
+                insert into session.sessions
+                    (tenant_id, session_id, key, kind, agent_id, parent_id, label, settings)
+                values ($1, $2, $3, 'subagent', $4, $5, $6, $7)
+                on conflict on constraint sessions_key do nothing
+                returning session_id),
+            lease as (
+                insert into session.session_lease (tenant_id, session_id)
+                select $1, session_id from made)
+            insert into session.subagents
+                (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
+                 deadline_at)
+            select $1, session_id, $5, $6, $8, $9, $10, $11,
+                   clock_timestamp() + $12 * interval '1 second'
+            from made";
+        const RUNNING: &str = "
+            select count(*) from session.subagents
+            where tenant_id = $1 and parent_id = $2 and outcome is null";
+
+        let known = self.find(tenant, &new.key).await?.is_some();
+        if !known {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let running: i64 = sqlx::query_scalar(RUNNING)
+                .bind(tenant.as_uuid())
+                .bind(new.parent.as_uuid())
+                .fetch_one(tx.conn())
+                .await?;
+            if running >= new.most {
+                tx.rollback().await?;
+                return Err(Error::Conflict(format!(
+                    "{running} subagents of this session run already, and {} is the most: wait for \
+                     one to end, or do it yourself",
+                    new.most
+                )));
+            }
+            let settings = SessionSettings { model: new.model.clone() };
+            sqlx::query(MAKE)
+                .bind(tenant.as_uuid())
+                .bind(SessionId::generate().as_uuid())
+                .bind(new.key.as_str())
+                .bind(new.agent.as_uuid())
+                .bind(new.parent.as_uuid())
+                .bind(&new.label)
+                .bind(Json(settings))
+                .bind(&new.task)
+                .bind(match new.cleanup {
+                    Cleanup::Keep => "keep",
+                    Cleanup::Delete => "delete",
+                })
+                .bind(new.max_steps)
+                .bind(new.max_tokens)
+                .bind(new.wall.as_secs_f64())
+                .execute(tx.conn())
+                .await?;
+            tx.commit().await?;
+        }
+        // Should this not come to pass, its time runs out and that is announced.
+        let accepted = self.ingest(tenant, task(&new)).await?;
+        Ok((accepted.session, accepted))
+    }
+
+    /// The subagent that a session is, if it is one.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Subagent>, Error> {
+        Ok(self.subagent_row(tenant, session).await?.map(Subagent::from))
+    }
+
+    /// The subagents of a session, those made last first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn subagents(
+        &self,
+        tenant: TenantId,
+        parent: SessionId,
+    ) -> Result<Vec<Subagent>, Error> {
+        const SQL: &str = subagent!(
+            "session_id in (select session_id from session.sessions
+                            where tenant_id = $1 and parent_id = $2)
+             order by started_at desc limit 200"
+        );
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(parent.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(Subagent::from).collect())
+    }
+
+    /// Subagents whose end nobody has announced yet.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn ended_subagents(&self, most: i64) -> Result<Vec<(TenantId, SessionId)>, Error> {
+        const SQL: &str = "
+            select a.tenant_id, a.session_id from session.subagents a
+            where a.announced_at is null and (
+                a.outcome is not null or a.deadline_at < clock_timestamp()
+                or exists (select from session.inbox i
+                           where i.session_id = a.session_id and i.tenant_id = a.tenant_id
+                             and i.seq = 1 and i.state in ('done', 'dead')))
+            limit $1";
+        let mut once = self.pools.once().await?;
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).bind(most).fetch_all(once.conn()).await?;
+        once.done();
+        Ok(rows.into_iter().map(|(tenant, session)| (tenant_of(tenant), session.into())).collect())
+    }
+
+    /// Announces a subagent's end to the session that asked for it, in the words of `tell`.
+    ///
+    /// It is announced once, however many do it and whenever one of them is lost. `None` if there
+    /// is nothing to announce.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SessionFull`] if the session that asked takes no more for now: do it again later.
+    pub async fn announce(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        tell: impl FnOnce(&Subagent) -> String + Send,
+    ) -> Result<Option<Announced>, Error> {
+        const DONE: &str = "
+            update session.subagents set announced_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2";
+
+        let Some(row) = self.close_subagent(tenant, session).await? else { return Ok(None) };
+        let delete = row.cleanup == "delete";
+        let ended = Subagent::from(row);
+        let mut announced = Announced::default();
+        if ended.outcome == Some(SubagentOutcome::Timeout) {
+            announced.running = match self.cancel(tenant, session).await {
+                Err(Error::NotFound { .. }) => None,
+                cancelled => cancelled?,
+            };
+        }
+        if let Some(message) = self.announcement(tenant, &ended, tell).await? {
+            announced.accepted = Some(self.ingest(tenant, message).await?);
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(DONE).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        tx.commit().await?;
+        if delete && announced.running.is_none() {
+            match self.delete(tenant, session).await {
+                // It goes once what runs in it has ended, by hand.
+                Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some(announced))
+    }
+
+    /// Writes down how a subagent ended, once; `None` if it has not, or it was announced.
+    async fn close_subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Row>, Error> {
+        const SQL: &str = "
+            with ended as (
+                select i.state, i.outcome, i.reason, e.body->>'text' as text,
+                       s.input_tokens + s.output_tokens as tokens
+                from session.sessions s
+                left join session.inbox i on i.tenant_id = s.tenant_id
+                      and i.session_id = s.session_id and i.seq = 1
+                left join session.runs r on r.tenant_id = i.tenant_id and r.run_id = i.run_id
+                left join session.entries e on e.tenant_id = r.tenant_id
+                      and e.session_id = r.session_id and e.seq = r.reply_seq
+                where s.tenant_id = $1 and s.session_id = $2)
+            update session.subagents a
+            set outcome = case
+                    when not exists (select from ended) then 'unknown'
+                    when (select state in ('done', 'dead') from ended)
+                        then case (select outcome from ended) when 'completed' then 'ok' else 'error' end
+                    else 'timeout' end,
+                result = coalesce((select text from ended where outcome = 'completed'), ''),
+                error = coalesce((select reason from ended where outcome <> 'completed'), ''),
+                tokens = coalesce((select tokens from ended), 0),
+                finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and outcome is null
+              and (deadline_at < clock_timestamp() or not exists (select from ended)
+                   or (select state in ('done', 'dead') from ended))";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        tx.commit().await?;
+        let row = self.subagent_row(tenant, session).await?;
+        Ok(row.filter(|row| row.outcome.is_some() && !row.announced))
+    }
+
+    async fn subagent_row(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Row>, Error> {
+        const SQL: &str = subagent!("session_id = $2");
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(row)
+    }
+
+    /// The message to the session that asked; `None` if that is gone.
+    async fn announcement(
+        &self,
+        tenant: TenantId,
+        ended: &Subagent,
+        tell: impl FnOnce(&Subagent) -> String,
+    ) -> Result<Option<NewMessage>, Error> {
+        let parent = match self.session(tenant, ended.parent).await {
+            Err(Error::NotFound { .. }) => return Ok(None),
+            parent => parent?,
+        };
+        let key: SessionKey = parent.key.parse().map_err(|_| no_session(ended.parent))?;
+        // Between agents nothing goes to a channel by itself.
+        let target: Option<Target> =
+            parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
+        let body = Body { event: Some(ANNOUNCED.to_owned()), ..Body::text(tell(ended)) };
+        Ok(Some(NewMessage {
+            key,
+            agent: parent.agent,
+            label: None,
+            source: Source::Internal(ANNOUNCED.to_owned()),
+            idem_key: ended.session.to_string(),
+            body,
+            target,
+            mode: QueueMode::Steer,
+            debounce: Duration::ZERO,
+            trace: None,
+        }))
+    }
+}
+
+impl From<Row> for Subagent {
+    fn from(row: Row) -> Self {
+        let secs = |secs: f64| Duration::try_from_secs_f64(secs).unwrap_or_default();
+        Self {
+            session: row.session_id.into(),
+            parent: row.parent_id.into(),
+            label: row.label,
+            task: row.task,
+            max_steps: row.max_steps,
+            max_tokens: row.max_tokens,
+            left: secs(row.left_secs),
+            outcome: row.outcome.as_deref().map(SubagentOutcome::parse),
+            result: row.result,
+            error: row.error,
+            tokens: row.tokens,
+            took: secs(row.took_secs),
+        }
+    }
+}
+
+/// The message that gives a subagent its task.
+fn task(new: &NewSubagent) -> NewMessage {
+    NewMessage {
+        key: new.key.clone(),
+        agent: new.agent,
+        label: None,
+        source: Source::Internal(ANNOUNCED.to_owned()),
+        idem_key: format!("task:{}", new.key.as_str()),
+        body: Body::text(new.task.clone()),
+        target: None,
+        mode: QueueMode::Steer,
+        debounce: Duration::ZERO,
+        trace: new.trace.clone(),
+    }
+}

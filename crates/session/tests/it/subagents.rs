@@ -1,0 +1,175 @@
+//! A subagent does its task once, and its end reaches the session that asked once.
+
+use std::time::Duration;
+
+use holdfast_session::{
+    Accepted, Cleanup, Completion, Error, NewMessage, NewSubagent, Subagent, SubagentOutcome,
+};
+use holdfast_types::{AgentName, RunId, SessionId, SessionKey, TenantId, Wait};
+
+use crate::world::{Tenant, World, completion, thought};
+
+fn told(ended: &Subagent) -> String {
+    format!("{} {:?} {} {}", ended.label, ended.outcome, ended.result, ended.error)
+}
+
+/// A session that has answered, and asks for a subagent.
+async fn parent(world: &World, ada: &Tenant<'_>) -> anyhow::Result<SessionId> {
+    let target = Some(ada.target());
+    let asked = NewMessage { target: target.clone(), ..ada.message("s", "k", "go") };
+    let accepted = world.sessions.ingest(ada.id, asked).await?;
+    let claim = world.claim_one().await?;
+    let run = RunId::from(accepted.message);
+    let answered = Completion {
+        entries: vec![thought("I will")],
+        done: vec![1],
+        last_target: target,
+        ..completion(run)
+    };
+    world.sessions.complete(&claim, answered).await?;
+    Ok(accepted.session)
+}
+
+fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> NewSubagent {
+    NewSubagent {
+        parent,
+        key: SessionKey::subagent(&AgentName::new("s"), id).unwrap(),
+        agent: ada.agent,
+        label: "count".into(),
+        task: "count the stars".into(),
+        model: None,
+        cleanup: Cleanup::Keep,
+        wall: Duration::from_secs(3600),
+        max_steps: Some(7),
+        max_tokens: None,
+        most: 2,
+        trace: None,
+    }
+}
+
+#[tokio::test]
+async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+
+    let (child, first) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    let (same, again) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    assert_eq!((same, again.message, again.duplicate), (child, first.message, true));
+    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    assert!(world.sessions.announce(ada.id, child, told).await?.is_none());
+
+    let claim = world.claim_one().await?;
+    assert_eq!(claim.session, child);
+    world.answer(&claim, "about seven").await?;
+    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, child)]);
+    let announced = world.sessions.announce(ada.id, child, told).await?.unwrap();
+    let accepted = announced.accepted.unwrap();
+    // As by a runner that was lost before it could write that it had announced.
+    world.admin("update session.subagents set announced_at = null").await?;
+    let repeated = world.sessions.announce(ada.id, child, told).await?.unwrap();
+
+    assert!(repeated.accepted.unwrap().duplicate);
+    assert_eq!(accepted.session, parent);
+    let claim = world.claim_one().await?;
+    let loaded = world.sessions.load(&claim, 10).await?;
+    let [waiting] = loaded.waiting.as_slice() else { panic!("{:?}", loaded.waiting) };
+    assert_eq!(waiting.body.event.as_deref(), Some("subagent"));
+    assert_eq!(waiting.body.text, "count Some(Ok) about seven ");
+    assert!(waiting.target.is_some());
+    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_takes_too_long_is_said_to_and_ends() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    let claim = world.claim_one().await?;
+    world.admin("update session.subagents set deadline_at = clock_timestamp()").await?;
+
+    let announced = world.sessions.announce(ada.id, child, told).await?.unwrap();
+
+    assert!(announced.running.is_some());
+    let parent = world.claim_one().await?;
+    let loaded = world.sessions.load(&parent, 10).await?;
+    assert_eq!(loaded.waiting[0].body.text, "count Some(Timeout)  ");
+    assert!(world.sessions.load(&claim, 10).await?.cancel_upto >= 1);
+    let ended = world.sessions.subagent(ada.id, child).await?.unwrap();
+    assert_eq!(ended.outcome, Some(SubagentOutcome::Timeout));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let (failed, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    let (gone, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "b")).await?;
+    world
+        .admin(
+            "update session.inbox set state = 'dead', outcome = 'dead', reason = 'it would not'
+             where body->>'text' = 'count the stars'",
+        )
+        .await?;
+    world.sessions.delete(ada.id, gone).await?;
+
+    let mut ended = world.sessions.ended_subagents(9).await?;
+    ended.sort_by_key(|(_, session)| *session != failed);
+    assert_eq!(ended, [(ada.id, failed), (ada.id, gone)]);
+
+    for (session, expected) in
+        [(failed, "count Some(Error)  it would not"), (gone, "count Some(Unknown)  ")]
+    {
+        world.sessions.announce(ada.id, session, told).await?.unwrap();
+        assert_eq!(told(&world.sessions.subagent(ada.id, session).await?.unwrap()), expected);
+    }
+    // With the session that asked, what it asked for is forgotten.
+    world.sessions.delete(ada.id, parent).await?;
+    assert_eq!(world.number("select count(*) from session.subagents").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, ben) = (world.tenant(), world.tenant());
+    let parent = parent(&world, &ada).await?;
+    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    world.sessions.spawn(ada.id, wanted(&ada, parent, "b")).await?;
+
+    let third = world.sessions.spawn(ada.id, wanted(&ada, parent, "c")).await;
+    let same: Result<(SessionId, Accepted), Error> =
+        world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await;
+
+    assert!(matches!(third, Err(Error::Conflict(_))), "{third:?}");
+    assert!(same?.1.duplicate);
+    assert_eq!(world.sessions.subagents(ada.id, parent).await?.len(), 2);
+    let foreign: TenantId = ben.id;
+    assert_eq!(world.sessions.subagent(foreign, child).await?, None);
+    assert!(world.sessions.subagents(foreign, parent).await?.is_empty());
+    assert!(world.sessions.announce(foreign, child, told).await?.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_was_for_once_goes_when_its_end_was_announced() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let new = NewSubagent { cleanup: Cleanup::Delete, ..wanted(&ada, parent, "a") };
+    let (child, _) = world.sessions.spawn(ada.id, new).await?;
+    let claim = world.claim_one().await?;
+    world.finish(&claim, vec![1], "done", Wait::Anything).await?;
+
+    world.sessions.announce(ada.id, child, told).await?.unwrap();
+
+    let view = world.sessions.session(ada.id, child).await;
+    assert!(matches!(view, Err(Error::NotFound { .. })));
+    let claim = world.claim_one().await?;
+    assert_eq!(claim.session, parent);
+    Ok(())
+}
