@@ -114,7 +114,10 @@ pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
     if history.left_out > 0 {
         dynamic.push_str("\nThe beginning of this conversation is left out: it is too long.\n");
     }
-    Chat { stable, dynamic, messages: history.messages, tools: setting.tools.to_vec() }
+    // Caches compare the tools too: whoever gathered them, they come in one order.
+    let mut tools = setting.tools.to_vec();
+    tools.sort_by(|one, other| one.name.cmp(&other.name));
+    Chat { stable, dynamic, messages: history.messages, tools }
 }
 
 /// The part that is the same while the setting is.

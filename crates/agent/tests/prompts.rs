@@ -4,6 +4,8 @@
 //! files anew and look at what changed:
 //! `HOLDFAST_GOLDEN=write cargo nextest run -p holdfast-agent --test prompts`.
 
+use std::io;
+
 use holdfast_agent::{
     Audience, BootstrapFile, BootstrapName, Channel, INLINE_BUTTONS, ModelAlias, Moment, Product,
     PromptInput, PromptMode, REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill, SubagentTask,
@@ -115,10 +117,10 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
     format!("{}=== dynamic ===\n{}", chat.stable, chat.dynamic)
 }
 
-fn compare(file: &str, golden: &str, prompt: &str) {
+fn compare(file: &str, golden: &str, prompt: &str) -> io::Result<()> {
     if std::env::var_os("HOLDFAST_GOLDEN").is_some_and(|what| what == "write") {
-        std::fs::write(format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR")), prompt).unwrap();
-        return;
+        std::fs::write(format!("{}/tests/{file}", env!("CARGO_MANIFEST_DIR")), prompt)?;
+        return Ok(());
     }
     let first = prompt.lines().zip(golden.lines()).position(|(is, was)| is != was);
     let line = first.unwrap_or_else(|| prompt.lines().count().min(golden.lines().count()));
@@ -129,13 +131,14 @@ fn compare(file: &str, golden: &str, prompt: &str) {
         prompt.lines().nth(line),
         golden.lines().nth(line),
     );
+    Ok(())
 }
 
 macro_rules! golden {
     ($($name:ident: $mode:ident in $kind:ident is $file:literal,)*) => {$(
         #[test]
-        fn $name() {
-            compare($file, include_str!($file), &prompt(PromptMode::$mode, SessionKind::$kind));
+        fn $name() -> io::Result<()> {
+            compare($file, include_str!($file), &prompt(PromptMode::$mode, SessionKind::$kind))
         }
     )*};
 }

@@ -338,6 +338,20 @@ fn known_tools_come_in_their_order_and_others_by_name() {
 }
 
 #[test]
+fn in_whatever_order_tools_and_skills_are_given_the_prompt_is_the_same() {
+    let skill = |name| Skill { name, description: "d", location: "l" };
+    let told = |tools: &[ToolSpec], skills: &[Skill<'_>]| {
+        let setting = Setting { tools, skills, ..dm() };
+        build(PromptInput { setting, ..input(tools, &[]) })
+    };
+
+    let one = told(&tools(&["b", "read", "a"]), &[skill("x"), skill("y")]);
+    let other = told(&tools(&["read", "a", "b"]), &[skill("y"), skill("x")]);
+
+    assert_eq!(one, other);
+}
+
+#[test]
 fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
     let sentences = [
         (&["tool_search", "tool_describe"][..], "There are more: `tool_search`"),

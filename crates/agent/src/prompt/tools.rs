@@ -3,7 +3,7 @@
 use holdfast_types::ToolSpec;
 
 use super::{
-    input::Setting,
+    input::{Setting, Skill},
     write::{ADDRESS, NAME, SENTENCE, heading, item, push_line_without, remark},
 };
 use crate::{bootstrap::BootstrapName, text::push_line};
@@ -120,7 +120,9 @@ pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
     );
     // A skill comes from wherever it was installed from: it cannot end the list.
     let open = ('<', "&lt;");
-    for skill in setting.skills {
+    let mut skills: Vec<&Skill<'_>> = setting.skills.iter().collect();
+    skills.sort_by_key(|skill| skill.name);
+    for skill in skills {
         out.push_str("- ");
         push_line_without(out, skill.name, NAME, open);
         out.push_str(": ");
