@@ -11,21 +11,30 @@ pub(crate) fn name(untrusted: &str) -> String {
 /// A text on one line: at most `limit` characters, none that breaks lines or hides text.
 pub(crate) fn line(untrusted: &str, limit: usize) -> String {
     let mut clean = String::with_capacity(untrusted.len().min(limit * 4));
-    let mut left = limit;
-    for word in untrusted.split(|c: char| c.is_whitespace() || c.is_control()) {
-        let gap = usize::from(!clean.is_empty());
-        let word: String =
-            word.chars().filter(|c| !hides(*c)).take(left.saturating_sub(gap)).collect();
-        if word.is_empty() {
+    push_line(&mut clean, untrusted, limit);
+    clean
+}
+
+/// Writes what [`line`] makes of a text to the end of another.
+pub(crate) fn push_line(out: &mut String, untrusted: &str, limit: usize) {
+    let (mut left, mut gap) = (limit, "");
+    let mut after = "";
+    for c in untrusted.chars() {
+        if c.is_whitespace() || c.is_control() {
+            gap = after;
             continue;
         }
-        if gap == 1 {
-            clean.push(' ');
+        if hides(c) {
+            continue;
         }
-        left -= gap + word.chars().count();
-        clean.push_str(&word);
+        if left <= gap.len() {
+            break;
+        }
+        left -= gap.len() + 1;
+        out.push_str(gap);
+        out.push(c);
+        (gap, after) = ("", " ");
     }
-    clean
 }
 
 /// The first `limit` characters, and a mark if there were more.

@@ -1,11 +1,11 @@
 //! Asking the model, and what may end the asking.
 
-use std::convert::Infallible;
+use std::{convert::Infallible, env};
 
-use holdfast_agent::{PromptInput, build};
+use holdfast_agent::{Audience, Channel, Moment, PromptInput, Runtime, Setting, build};
 use holdfast_llm::{OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{Entry, Reply};
+use holdfast_types::{Entry, Reply, SessionKind};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -89,15 +89,42 @@ impl Turn<'_> {
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
-        let chat = build(PromptInput {
-            agent_name: brief.name.as_str(),
+        // Whose direct conversation it is nobody has told yet, so it is taken for a stranger's.
+        let audience = match self.kind {
+            SessionKind::Main | SessionKind::Heartbeat => Audience::Owner,
+            SessionKind::Dm
+            | SessionKind::Group
+            | SessionKind::Topic
+            | SessionKind::Subagent
+            | SessionKind::Cron
+            | SessionKind::Work
+            | SessionKind::Api
+            | SessionKind::Global => Audience::Others,
+        };
+        let setting = Setting {
             instructions: &brief.instructions,
-            tools: &tools,
-            journal: self.journal.entries(),
-            kind: self.kind,
-            channel: place.as_ref().map(|place| place.channel.as_str()),
-            now: &now,
             zone: &brief.zone_name,
+            tools: &tools,
+            ..Setting::of(brief.name.as_str(), self.kind, audience)
+        };
+        let channel = place.as_ref().map(|place| Channel {
+            name: &place.channel,
+            actions: &[],
+            capabilities: &[],
+        });
+        let model = brief.model_id.to_string();
+        let runtime = Some(Runtime {
+            host: "runner",
+            os: env::consts::OS,
+            arch: env::consts::ARCH,
+            version: env!("CARGO_PKG_VERSION"),
+            model: &model,
+            thinking: "off",
+        });
+        let chat = build(PromptInput {
+            setting,
+            moment: Moment { channel, runtime, ..Moment::at(&now) },
+            journal: self.journal.entries(),
             context_limit: self.context_tokens,
         });
         let timeout = Instant::now() + self.worker.config.model_timeout;

@@ -1,0 +1,235 @@
+//! The files that make an agent what it is, and who is shown which of them.
+//!
+//! | file | loaded in | in the prompt |
+//! |---|---|---|
+//! | `AGENTS.md`, `TOOLS.md` | every session | every session |
+//! | `SOUL.md`, `IDENTITY.md`, `USER.md` | all but subagents and jobs | the same |
+//! | `MEMORY.md` | the owner's own sessions | the same, as memory |
+//! | `HEARTBEAT.md` | main, heartbeat | heartbeat |
+//! | `BOOTSTRAP.md` | the owner's own sessions | main, while it exists |
+//!
+//! After spec BST-001 to BST-008, C-07 and C-39. What nobody settled: a person
+//! who is not the owner does not get `BOOTSTRAP.md` either, since its ritual
+//! decides who the agent is; a program's session and a piece of work are like a
+//! direct conversation, the tenant's shared session is like a group.
+
+use holdfast_types::SessionKind;
+
+mod trim;
+
+pub use trim::{HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, trimmed};
+
+/// One of the eight files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BootstrapName {
+    /// Persona and tone.
+    Soul,
+    /// What the agent is called, and how it looks.
+    Identity,
+    /// Whom it works for.
+    User,
+    /// How it works.
+    Agents,
+    /// How its tools are to be used.
+    Tools,
+    /// What to look at in each heartbeat.
+    Heartbeat,
+    /// What it noted for the long term.
+    Memory,
+    /// The ritual of its first run; removed when that is done.
+    Bootstrap,
+}
+
+impl BootstrapName {
+    /// All of them, in the order in which a prompt shows them.
+    pub const ALL: [Self; 8] = [
+        Self::Soul,
+        Self::Identity,
+        Self::User,
+        Self::Agents,
+        Self::Tools,
+        Self::Heartbeat,
+        Self::Memory,
+        Self::Bootstrap,
+    ];
+
+    /// Its path in the agent's workspace.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Soul => "SOUL.md",
+            Self::Identity => "IDENTITY.md",
+            Self::User => "USER.md",
+            Self::Agents => "AGENTS.md",
+            Self::Tools => "TOOLS.md",
+            Self::Heartbeat => "HEARTBEAT.md",
+            Self::Memory => "MEMORY.md",
+            Self::Bootstrap => "BOOTSTRAP.md",
+        }
+    }
+
+    /// The file with this path, if it is one of the eight.
+    #[must_use]
+    pub fn of(path: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.path() == path)
+    }
+}
+
+/// One of the eight files as it stands in the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapFile {
+    /// Which.
+    pub name: BootstrapName,
+    /// What is in it; `None` if there is no such file.
+    pub content: Option<String>,
+}
+
+impl BootstrapFile {
+    /// What is in it, without white space at its end; `None` if that is nothing.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.content.as_deref().map(str::trim_end).filter(|text| !text.is_empty())
+    }
+}
+
+/// Who reads what is said in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Audience {
+    /// The agent's verified owner and nobody else.
+    Owner,
+    /// Anybody else, or nobody knows who.
+    Others,
+}
+
+/// Whether a session may have a file at all, for its prompt or through a tool.
+#[must_use]
+pub const fn may_load(kind: SessionKind, audience: Audience, name: BootstrapName) -> bool {
+    let is_private = match kind {
+        SessionKind::Main | SessionKind::Heartbeat => true,
+        SessionKind::Dm | SessionKind::Api | SessionKind::Work => {
+            matches!(audience, Audience::Owner)
+        }
+        SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Global
+        | SessionKind::Subagent
+        | SessionKind::Cron => false,
+    };
+    match name {
+        BootstrapName::Agents | BootstrapName::Tools => true,
+        BootstrapName::Soul | BootstrapName::Identity | BootstrapName::User => {
+            !matches!(kind, SessionKind::Subagent | SessionKind::Cron)
+        }
+        BootstrapName::Memory | BootstrapName::Bootstrap => is_private,
+        BootstrapName::Heartbeat => matches!(kind, SessionKind::Main | SessionKind::Heartbeat),
+    }
+}
+
+/// Whether a session's prompt shows a file.
+#[must_use]
+pub const fn is_shown(kind: SessionKind, audience: Audience, name: BootstrapName) -> bool {
+    let has_its_place = match name {
+        BootstrapName::Heartbeat => matches!(kind, SessionKind::Heartbeat),
+        BootstrapName::Bootstrap => matches!(kind, SessionKind::Main),
+        BootstrapName::Soul
+        | BootstrapName::Identity
+        | BootstrapName::User
+        | BootstrapName::Agents
+        | BootstrapName::Tools
+        | BootstrapName::Memory => true,
+    };
+    has_its_place && may_load(kind, audience, name)
+}
+
+/// The files that a session's prompt needs: what to ask the workspace for.
+pub fn wanted(kind: SessionKind, audience: Audience) -> impl Iterator<Item = BootstrapName> {
+    BootstrapName::ALL.into_iter().filter(move |name| is_shown(kind, audience, *name))
+}
+
+/// Whether the agent's first run is still to be made: its ritual is there.
+#[must_use]
+pub fn is_first_run(files: &[BootstrapFile]) -> bool {
+    files.iter().any(|file| file.name == BootstrapName::Bootstrap && file.text().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(kind: SessionKind, audience: Audience) -> Vec<&'static str> {
+        let may = |name: &BootstrapName| may_load(kind, audience, *name);
+        BootstrapName::ALL.into_iter().filter(may).map(BootstrapName::path).collect()
+    }
+
+    fn shown(kind: SessionKind, audience: Audience) -> Vec<&'static str> {
+        wanted(kind, audience).map(BootstrapName::path).collect()
+    }
+
+    const FIVE: [&str; 5] = ["SOUL.md", "IDENTITY.md", "USER.md", "AGENTS.md", "TOOLS.md"];
+
+    #[test]
+    fn the_owner_s_main_session_and_its_heartbeat_load_all_eight() {
+        for kind in [SessionKind::Main, SessionKind::Heartbeat] {
+            assert_eq!(loaded(kind, Audience::Owner).len(), 8, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn groups_topics_and_the_shared_session_never_load_memory_heartbeat_or_bootstrap() {
+        for kind in [SessionKind::Group, SessionKind::Topic, SessionKind::Global] {
+            for audience in [Audience::Owner, Audience::Others] {
+                assert_eq!(loaded(kind, audience), FIVE, "{kind:?}");
+                assert_eq!(shown(kind, audience), FIVE, "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_direct_conversation_loads_memory_only_for_the_owner() {
+        for kind in [SessionKind::Dm, SessionKind::Api, SessionKind::Work] {
+            let owner = [&FIVE[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
+            assert_eq!(loaded(kind, Audience::Owner), owner, "{kind:?}");
+            assert_eq!(loaded(kind, Audience::Others), FIVE, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn subagents_and_jobs_load_only_agents_and_tools() {
+        for kind in [SessionKind::Subagent, SessionKind::Cron] {
+            assert_eq!(loaded(kind, Audience::Owner), ["AGENTS.md", "TOOLS.md"], "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_ritual_is_shown_in_the_main_session_and_the_heartbeat_s_list_in_the_heartbeat() {
+        let main = [&FIVE[..], &["MEMORY.md", "BOOTSTRAP.md"]].concat();
+        assert_eq!(shown(SessionKind::Main, Audience::Owner), main);
+        let heartbeat = [&FIVE[..], &["HEARTBEAT.md", "MEMORY.md"]].concat();
+        assert_eq!(shown(SessionKind::Heartbeat, Audience::Owner), heartbeat);
+        let dm = [&FIVE[..], &["MEMORY.md"]].concat();
+        assert_eq!(shown(SessionKind::Dm, Audience::Owner), dm);
+    }
+
+    #[test]
+    fn a_path_names_its_file_and_nothing_else_does() {
+        for name in BootstrapName::ALL {
+            assert_eq!(BootstrapName::of(name.path()), Some(name));
+        }
+        assert_eq!(BootstrapName::of("soul.md"), None);
+        assert_eq!(BootstrapName::of("/etc/SOUL.md"), None);
+    }
+
+    #[test]
+    fn the_first_run_is_over_when_the_ritual_is_gone_or_empty() {
+        let with = |content: Option<&str>| {
+            is_first_run(&[BootstrapFile {
+                name: BootstrapName::Bootstrap,
+                content: content.map(str::to_owned),
+            }])
+        };
+
+        assert!(with(Some("Ask what you are to be called.")));
+        assert!(!with(Some(" \n")));
+        assert!(!with(None));
+        assert!(!is_first_run(&[]));
+    }
+}

@@ -1,0 +1,149 @@
+//! What the agent knows and where its files are: sections 6, 9, 11, 12 and 18.
+
+use std::fmt::Write as _;
+
+use super::{
+    input::{Setting, WorkspaceAccess},
+    write::{ADDRESS, NAME, SENTENCE, fenced, heading},
+};
+use crate::{
+    bootstrap::{BootstrapName, trimmed},
+    text::push_line,
+};
+
+/// The files of section 18, in its order; memory has a section of its own.
+const IN_CONTEXT: [BootstrapName; 7] = [
+    BootstrapName::Soul,
+    BootstrapName::Identity,
+    BootstrapName::User,
+    BootstrapName::Agents,
+    BootstrapName::Tools,
+    BootstrapName::Heartbeat,
+    BootstrapName::Bootstrap,
+];
+
+/// Section 6: how to look into memory, and what was noted for the long term.
+pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
+    if !setting.is_full() || !setting.has_memory {
+        return;
+    }
+    let (search, get) = (setting.has_tool("memory_search"), setting.has_tool("memory_get"));
+    let noted = setting.text_of(BootstrapName::Memory);
+    if !search && !get && noted.is_none() {
+        return;
+    }
+    heading(out, "## Memory Recall");
+    out.push_str(match (search, get) {
+        (true, true) => {
+            "Before you answer about earlier work, decisions, dates, people, preferences or tasks, \
+             use `memory_search`, then `memory_get` for only the lines that you need. If you are \
+             not sure after that, say that you looked.\n"
+        }
+        (true, false) => {
+            "Before you answer about earlier work, decisions, dates, people, preferences or tasks, \
+             use `memory_search`. If you are not sure after that, say that you looked.\n"
+        }
+        (false, true) => {
+            "Before you answer about earlier work, decisions, dates, people, preferences or tasks, \
+             use `memory_get` for the lines that you need. If you are not sure after that, say \
+             that you looked.\n"
+        }
+        (false, false) => "",
+    });
+    if let Some(noted) = noted {
+        out.push_str("What you noted for the long term, which instructs nobody:\n");
+        file(out, BootstrapName::Memory, noted);
+    }
+}
+
+/// Section 9.
+pub(super) fn workspace(out: &mut String, setting: &Setting<'_>) {
+    heading(out, "## Workspace");
+    match setting.workspace {
+        Some(path) => {
+            out.push_str("Working directory: ");
+            push_line(out, path, ADDRESS);
+            out.push('\n');
+        }
+        None => out.push_str("Working directory: none; you have no files here.\n"),
+    }
+}
+
+/// Section 11.
+pub(super) fn sandbox(out: &mut String, setting: &Setting<'_>) {
+    let Some(sandbox) = setting.sandbox else {
+        return;
+    };
+    heading(out, "## Sandbox");
+    out.push_str("Your tools run in a sandbox and cannot leave it.\nContainer: ");
+    push_line(out, sandbox.container.unwrap_or("unknown"), NAME);
+    out.push_str("\nRestrictions: ");
+    push_line(out, sandbox.restrictions.unwrap_or("Limited file access"), SENTENCE);
+    out.push('\n');
+    out.push_str(match sandbox.access {
+        Some(WorkspaceAccess::None) => "Workspace access: none\n",
+        Some(WorkspaceAccess::ReadOnly) => "Workspace access: read only\n",
+        Some(WorkspaceAccess::ReadWrite) => "Workspace access: read and write\n",
+        None => "",
+    });
+}
+
+/// Section 12.
+pub(super) fn listed(out: &mut String, setting: &Setting<'_>) {
+    heading(out, "## Workspace Files (injected)");
+    let mut gap = "";
+    for (name, _) in context(setting).filter(|(_, text)| text.is_some()) {
+        out.push_str(gap);
+        out.push_str(name.path());
+        gap = ", ";
+    }
+    out.push_str(if gap.is_empty() { "None.\n" } else { ": see Project Context.\n" });
+}
+
+/// Section 18.
+pub(super) fn project_context(out: &mut String, setting: &Setting<'_>) {
+    let mut files = context(setting).peekable();
+    if files.peek().is_none() {
+        return;
+    }
+    heading(out, "# Project Context");
+    if setting.text_of(BootstrapName::Soul).is_some() {
+        out.push_str(
+            "Be who SOUL.md says you are, in tone and in manner; avoid stiff and generic answers.\n",
+        );
+    }
+    if setting.text_of(BootstrapName::Bootstrap).is_some() {
+        out.push_str(
+            "This is your first run: do what BOOTSTRAP.md says before anything else, and delete \
+             the file when all of it is done.\n",
+        );
+    }
+    for (name, text) in files {
+        let _ = writeln!(out, "\n## {}", name.path());
+        match text {
+            Some(text) => file(out, name, text),
+            None => out.push_str("[MISSING]\n"),
+        }
+    }
+}
+
+/// The files that the context shows: one that is not there is told as missing if every agent
+/// should have it; an empty one says nothing.
+fn context<'a>(
+    setting: &Setting<'a>,
+) -> impl Iterator<Item = (BootstrapName, Option<&'a str>)> + use<'a> {
+    let setting = *setting;
+    IN_CONTEXT.into_iter().filter_map(move |name| {
+        let file = setting.file(name)?;
+        let should_be = !matches!(name, BootstrapName::Heartbeat | BootstrapName::Bootstrap);
+        match (file.text(), &file.content) {
+            (Some(text), _) => Some((name, Some(text))),
+            (None, None) if should_be => Some((name, None)),
+            (None, _) => None,
+        }
+    })
+}
+
+fn file(out: &mut String, name: BootstrapName, text: &str) {
+    fenced(out, "file", &format!("name=\"{}\"", name.path()), &trimmed(name, text));
+}

@@ -1,0 +1,140 @@
+//! When, where and on what the agent runs: sections 8 and 21, and what follows section 23.
+
+use holdfast_types::{Entry, SessionKind};
+
+use super::{
+    input::{Moment, Setting},
+    write::{ADDRESS, NAME, heading, push_line_without},
+};
+use crate::{history, subagent::write_prompt, text::push_line};
+
+/// Section 8, its stable half.
+pub(super) fn zone(out: &mut String, setting: &Setting<'_>) {
+    heading(out, "## Current Date & Time");
+    out.push_str("Time zone: ");
+    push_line(out, setting.zone, NAME);
+    out.push_str("; the time stands under Now.\n");
+}
+
+/// Section 8, its dynamic half: the clock, and what conversation this is.
+pub(super) fn clock(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+    heading(out, "## Now");
+    out.push_str("It is ");
+    push_line(out, moment.now, NAME);
+    out.push_str(" (");
+    push_line(out, setting.zone, NAME);
+    out.push_str("). This is ");
+    out.push_str(place(setting.kind));
+    if let Some(channel) = moment.channel {
+        out.push_str(", on ");
+        push_line(out, channel.name, NAME);
+    }
+    out.push_str(".\n");
+}
+
+const fn place(kind: SessionKind) -> &'static str {
+    match kind {
+        SessionKind::Main => "your owner's own conversation",
+        SessionKind::Dm => "a direct conversation with one person",
+        SessionKind::Group => "a group conversation",
+        SessionKind::Topic => "a topic in a group conversation",
+        SessionKind::Subagent => "a task given by another agent",
+        SessionKind::Cron => "a run of a scheduled job",
+        SessionKind::Heartbeat => "your regular look at whether anything needs doing",
+        SessionKind::Work => "a piece of work",
+        SessionKind::Api => "a conversation with a program, through an API",
+        SessionKind::Global => "the shared conversation",
+    }
+}
+
+/// Part of section 5 that is another with each message: skills that seem to fit it.
+pub(super) fn recommended(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+    if setting.is_full() && !moment.skills.is_empty() {
+        heading(out, "## Skills for This Message");
+        out.push_str("Of the available skills, these seem to fit best: ");
+        for (at, skill) in moment.skills.iter().enumerate() {
+            out.push_str(if at == 0 { "" } else { ", " });
+            push_line(out, skill, NAME);
+        }
+        out.push_str(".\n");
+    }
+}
+
+/// Section 21.
+pub(super) fn runtime(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+    let Some(runtime) = moment.runtime else {
+        return;
+    };
+    heading(out, "## Runtime");
+    out.push_str("Runtime: agent=");
+    value(out, setting.agent_name);
+    for (name, text) in [("host", runtime.host), ("os", runtime.os)] {
+        part(out, name, text);
+    }
+    out.push_str(" (");
+    value(out, runtime.arch);
+    out.push(')');
+    part(out, "version", runtime.version);
+    part(out, "model", runtime.model);
+    if let Some(workspace) = setting.workspace {
+        part(out, "repo", workspace);
+    }
+    if let Some(channel) = moment.channel {
+        part(out, "channel", channel.name);
+        match channel.capabilities {
+            [] => part(out, "capabilities", "none"),
+            capabilities => part(out, "capabilities", &capabilities.join(",")),
+        }
+    }
+    part(out, "thinking", runtime.thinking);
+    out.push('\n');
+}
+
+fn part(out: &mut String, name: &str, text: &str) {
+    out.push_str(" | ");
+    out.push_str(name);
+    out.push('=');
+    value(out, text);
+}
+
+/// A value of the line, which cannot begin another one.
+fn value(out: &mut String, text: &str) {
+    push_line_without(out, text, ADDRESS, ('|', "/"));
+}
+
+/// After section 23: what a subagent is, else what a group is.
+pub(super) fn context(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+    match setting.kind {
+        SessionKind::Subagent => {
+            heading(out, "## Subagent Context");
+            out.push_str("You are a subagent: tools for sessions and messages are not yours.\n\n");
+            write_prompt(out, moment.task.unwrap_or_default());
+        }
+        SessionKind::Group | SessionKind::Topic => {
+            heading(out, "## Group Chat Context");
+            out.push_str(
+                "Several people read this, not only your owner. Keep to yourself what you know of \
+                 your owner and of anyone from elsewhere: memory, files, other conversations. You \
+                 are one of those present and not your owner's voice: speak when you are asked or \
+                 can help.\n",
+            );
+        }
+        SessionKind::Main
+        | SessionKind::Dm
+        | SessionKind::Cron
+        | SessionKind::Heartbeat
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => {}
+    }
+}
+
+/// What the conversation's own messages of the system say: a program's instructions.
+pub(super) fn given(out: &mut String, journal: &[Entry]) {
+    let given = history::instructions(journal);
+    if !given.is_empty() {
+        heading(out, "## Instructions for this conversation");
+        out.push_str(&given.join("\n\n"));
+        out.push('\n');
+    }
+}

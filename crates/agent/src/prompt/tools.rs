@@ -1,0 +1,152 @@
+//! What the agent can do, and how: sections 2 to 5.
+
+use holdfast_types::ToolSpec;
+
+use super::{
+    input::{Setting, Skill},
+    write::{ADDRESS, NAME, SENTENCE, heading, item, push_line_without, remark},
+};
+use crate::{bootstrap::BootstrapName, text::push_line};
+
+/// The order of the tools that every agent knows; others follow by name.
+const ORDER: [&str; 26] = [
+    "read",
+    "write",
+    "edit",
+    "apply_patch",
+    "exec",
+    "process",
+    "web_search",
+    "web_fetch",
+    "browser",
+    "canvas",
+    "nodes",
+    "cron",
+    "message",
+    "gateway",
+    "agents_list",
+    "sessions_list",
+    "sessions_history",
+    "sessions_send",
+    "sessions_spawn",
+    "session_status",
+    "memory_search",
+    "memory_get",
+    "image",
+    "tts",
+    "tool_search",
+    "tool_describe",
+];
+
+/// What is said of calls where the agent's settings say nothing else.
+const STYLE: &str = "Before you call a tool, say briefly what you are about to do.";
+
+/// Section 2. The tools' whole descriptions and inputs are sent beside the prompt.
+pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
+    if setting.tools.is_empty() {
+        return;
+    }
+    heading(out, "## Tooling");
+    out.push_str(
+        "Use a tool when it gets a better answer than you have; never claim a result that no tool \
+         gave you. If a call fails, say so or try another way. You have:\n",
+    );
+    let mut tools: Vec<&ToolSpec> = setting.tools.iter().collect();
+    let place = |tool: &ToolSpec| ORDER.iter().position(|name| *name == tool.name);
+    tools.sort_by_key(|tool| (place(tool).unwrap_or(ORDER.len()), tool.name.as_str()));
+    for tool in tools {
+        out.push_str("- **");
+        push_line(out, &tool.name, NAME);
+        out.push_str("**: ");
+        push_line(out, summary(&tool.description), SENTENCE);
+        out.push('\n');
+    }
+    if setting.has_tool("tool_search") && setting.has_tool("tool_describe") {
+        out.push_str(
+            "There are more: `tool_search` finds them, `tool_describe` tells how to call one.\n",
+        );
+    }
+    if setting.has_tool("sessions_spawn") {
+        out.push_str(
+            "Give what is long or stands alone to a subagent with `sessions_spawn`: it reports by \
+             itself when it is done.\n",
+        );
+    }
+    if setting.text_of(BootstrapName::Tools).is_some() {
+        out.push_str("TOOLS.md says how to use tools; it does not decide which you have.\n");
+    }
+}
+
+/// What a tool does: the first sentence of its description, if one ends on the first line.
+fn summary(description: &str) -> &str {
+    let first = description.trim_start().lines().next().unwrap_or_default();
+    match first.find(". ") {
+        Some(end) => &first[..=end],
+        None => first,
+    }
+}
+
+/// Section 3.
+pub(super) fn call_style(out: &mut String, setting: &Setting<'_>) {
+    heading(out, "## Tool Call Style");
+    remark(out, setting.tool_call_style.unwrap_or(STYLE));
+}
+
+/// Section 4; a white label without commands for its people has none.
+pub(super) fn quick_reference(out: &mut String, setting: &Setting<'_>) {
+    if setting.product.commands.is_empty() {
+        return;
+    }
+    out.push_str("\n## ");
+    push_line(out, setting.product.name, NAME);
+    out.push_str(" CLI Quick Reference\nFor people with a terminal; never make up others:\n");
+    for (command, what) in setting.product.commands {
+        item(out, command, what);
+    }
+}
+
+/// Section 5.
+pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
+    if !setting.is_full() || setting.skills.is_empty() {
+        return;
+    }
+    heading(out, "## Skills (mandatory)");
+    out.push_str(
+        "Before you answer, look through <available_skills>.\n\
+         1. If exactly one clearly fits, `read` the file at its location, then do as it says.\n\
+         2. If several could fit, take the most specific one.\n\
+         3. If none clearly fits, read none.\n\
+         Never read more than one up front.\n<available_skills>\n",
+    );
+    // A skill comes from wherever it was installed from: it cannot end the list.
+    let open = ('<', "&lt;");
+    let mut skills: Vec<&Skill<'_>> = setting.skills.iter().collect();
+    skills.sort_by_key(|skill| skill.name);
+    for skill in skills {
+        out.push_str("- ");
+        push_line_without(out, skill.name, NAME, open);
+        out.push_str(": ");
+        push_line_without(out, skill.description, SENTENCE, open);
+        out.push_str(" (");
+        push_line_without(out, skill.location, ADDRESS, open);
+        out.push_str(")\n");
+    }
+    out.push_str("</available_skills>\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_summary_is_the_first_sentence_on_the_first_line() {
+        for (description, is) in [
+            ("Show the status.\n\nUse it when asked.", "Show the status."),
+            ("Show the model, v1.2. Then go.", "Show the model, v1.2."),
+            ("\n List v1.2 files", "List v1.2 files"),
+            ("", ""),
+        ] {
+            assert_eq!(summary(description), is, "{description:?}");
+        }
+    }
+}
