@@ -75,6 +75,9 @@ pub struct Changes {
     /// The tools that it may use, separated by commas; `all` for all
     #[arg(long, value_delimiter = ',')]
     tools: Option<Vec<String>>,
+    /// Other agents that it may give tasks to, separated by commas; `all` or `none`
+    #[arg(long, value_delimiter = ',')]
+    spawns: Option<Vec<String>>,
 }
 
 impl Agents {
@@ -138,6 +141,13 @@ impl Changes {
         if let Some(tools) = self.tools {
             agent.tools = if tools == ["all"] { Vec::new() } else { tools };
         }
+        if let Some(spawns) = self.spawns {
+            agent.spawns = match spawns.as_slice() {
+                [all] if all == "all" => vec!["*".to_owned()],
+                [none] if none == "none" => Vec::new(),
+                _ => spawns,
+            };
+        }
         agent.is_default |= self.default;
         Ok(agent)
     }
@@ -157,6 +167,7 @@ fn view(agent: &Agent) -> Value {
         "debounce_ms": agent.debounce_ms,
         "time_zone": agent.time_zone,
         "tools": agent.tools,
+        "spawns": agent.spawns,
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -44,6 +44,8 @@ pub struct Settings {
     pub time_zone: String,
     /// Tools that it may use; `None` is all, an empty list is none.
     pub tools: Option<Vec<String>>,
+    /// Other agents that it may give tasks to, by name; `*` is all. Its own it always may.
+    pub spawns: Vec<String>,
 }
 
 impl Default for Settings {
@@ -55,6 +57,7 @@ impl Default for Settings {
             debounce_ms: 500,
             time_zone: "UTC".to_owned(),
             tools: None,
+            spawns: Vec::new(),
         }
     }
 }
@@ -146,6 +149,12 @@ impl NewAgent {
 }
 
 impl Settings {
+    /// Whether the agent may give tasks to another one.
+    #[must_use]
+    pub fn may_spawn(&self, agent: &str) -> bool {
+        self.spawns.iter().any(|name| name == "*" || name == agent)
+    }
+
     fn check(&self) -> Result<(), Error> {
         if self.debounce_ms > LONGEST_DEBOUNCE_MS {
             return Err(Error::Invalid(format!(
@@ -159,6 +168,7 @@ impl Settings {
                 "`{shown}` is not a time zone: write an IANA name, as in `Europe/Berlin`"
             )));
         }
+        check_tools(Some(&self.spawns))?;
         check_tools(self.tools.as_deref())
     }
 }

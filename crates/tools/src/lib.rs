@@ -6,6 +6,8 @@
 //! | `agents_list` | reads | the tenant's agents |
 //! | `sessions_list` | reads | the tenant's sessions |
 //! | `sessions_history` | reads | what was said in one of them |
+//! | `sessions_spawn` | writes | gives a task to a subagent |
+//! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | sends a message on a channel |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
@@ -19,6 +21,7 @@ mod registry;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
+mod subagents;
 mod tool;
 
 pub use agents_list::AgentsList;
@@ -31,4 +34,5 @@ pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
+pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
 pub use tool::{Call, Tool, ToolError};

@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{Registry, Tool};
+use holdfast_tools::{Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::{
     http,
     mesh::Inside,
     pool::{self, Pool},
-    upkeep,
+    subagents, upkeep,
     worker::{Toolbox, Worker},
 };
 
@@ -60,8 +60,12 @@ impl App {
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
         let held = Arc::new(Held::default());
-        let mesh = Inside::new(sessions.clone(), directory.clone(), Arc::clone(&held));
-        let tools = Registry::of_mesh(Arc::new(mesh));
+        let held_here = Arc::clone(&held);
+        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
+        let mesh = Arc::new(mesh);
+        let tools = Registry::of_mesh(Arc::clone(&mesh))
+            .with(SessionsSpawn(Arc::clone(&mesh)))
+            .with(SessionsSend(mesh));
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -142,6 +146,7 @@ impl App {
             held,
             wake: Notify::new(),
             events: Notify::new(),
+            ended: Notify::new(),
             draining: CancellationToken::new(),
             giving_up: CancellationToken::new(),
         });
@@ -183,6 +188,7 @@ async fn run(
     loops.spawn(heartbeat::listen(Arc::clone(worker), leases.clone()));
     loops.spawn(pool::listen(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
+    loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));

@@ -20,6 +20,7 @@
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
 //! It is stateless: kill it, and another goes on with what it held.
@@ -47,6 +48,7 @@ mod journal;
 mod mesh;
 mod pool;
 mod reply;
+mod subagents;
 mod take;
 mod think;
 mod trouble;

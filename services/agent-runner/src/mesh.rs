@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
+use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, NewDelivery, SessionView, Sessions};
 use holdfast_tools::{
@@ -30,15 +31,21 @@ const ENTRIES_PER_LINE: u32 = 4;
 /// The mesh, as tools see it.
 #[derive(Debug)]
 pub(crate) struct Inside {
-    sessions: Sessions,
-    directory: Directory,
+    pub(crate) sessions: Sessions,
+    pub(crate) directory: Directory,
+    pub(crate) bus: Bus,
     held: Arc<Held>,
 }
 
 impl Inside {
     /// The mesh, for the turns that are held here.
-    pub(crate) const fn new(sessions: Sessions, directory: Directory, held: Arc<Held>) -> Self {
-        Self { sessions, directory, held }
+    pub(crate) const fn new(
+        sessions: Sessions,
+        directory: Directory,
+        bus: Bus,
+        held: Arc<Held>,
+    ) -> Self {
+        Self { sessions, directory, bus, held }
     }
 
     fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
@@ -49,7 +56,7 @@ impl Inside {
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.
-    fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
+    pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
         Ok(match self.desk(call)?.kind {
             Some(
                 SessionKind::Main

@@ -79,6 +79,19 @@ pub(crate) enum Failure<'e> {
     TooLong,
     /// The model would not stop asking for tools.
     Halted,
+    /// What the task may use is used up.
+    Budget(Budget),
+}
+
+/// What a task may use only so much of (spec SUB-019).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Budget {
+    /// Thoughts.
+    Steps,
+    /// Tokens, read and written.
+    Tokens,
+    /// Time.
+    Time,
 }
 
 impl Failure<'_> {
@@ -90,6 +103,9 @@ impl Failure<'_> {
             Self::NoModel => "no_model",
             Self::TooLong => "turn_too_long",
             Self::Halted => "halted",
+            Self::Budget(Budget::Steps) => "budget exceeded: steps",
+            Self::Budget(Budget::Tokens) => "budget exceeded: tokens",
+            Self::Budget(Budget::Time) => "budget exceeded: time",
         }
     }
 
@@ -145,6 +161,9 @@ impl Failure<'_> {
             }
             Self::NoModel => NO_MODEL,
             Self::TooLong => "it took too long. Please try again, or ask for less at once.",
+            Self::Budget(Budget::Steps) => "the task took more steps than it may.",
+            Self::Budget(Budget::Tokens) => "the task used more tokens than it may.",
+            Self::Budget(Budget::Time) => "the task took longer than it may.",
             Self::Halted => {
                 "the model kept asking for tools instead of answering. Please ask another way."
             }

@@ -13,7 +13,9 @@ use std::{sync::Arc, time::Duration};
 use holdfast_agent::{Limits, Step, next};
 use holdfast_kit::{Backoff, trace};
 use holdfast_session::{Claim, Completed, Completion, Loaded, Outcome, Waiting};
-use holdfast_types::{Effect, Entry, Fault as _, RunId, Usage, Wait, wakes};
+use holdfast_types::{
+    Effect, Entry, Fault as _, RunId, SessionKey, SessionKind, Usage, Wait, wakes,
+};
 use jiff::Timestamp;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
@@ -65,6 +67,7 @@ async fn settle(worker: &Worker, claim: &Claim, walked: Result<Completed, Error>
     let error = match walked {
         Ok(completed) => {
             worker.events.notify_one();
+            worker.ended.notify_one();
             return Ended::Rested { wake: completed.wake || completed.again };
         }
         Err(error) => error,
@@ -135,6 +138,13 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     }
     span.record("run.id", tracing::field::display(begun.run));
     span.record("agent.id", tracing::field::display(loaded.agent));
+    let kind = loaded.key.parse().map(|key: SessionKey| key.kind());
+    let task = match kind {
+        Ok(SessionKind::Subagent) => {
+            worker.sessions.subagent(hold.claim.tenant, hold.claim.session).await?
+        }
+        _ => None,
+    };
     let instead = loaded.settings.model.clone();
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
     let brief = match found.instrument(span.clone()).await? {
@@ -146,7 +156,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
     let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
-    let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began);
+    let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
     let ended = async {
         match brief {
             Ok(brief) => turn.walk(&brief).await,

@@ -2,7 +2,9 @@
 
 use std::{convert::Infallible, env};
 
-use holdfast_agent::{Audience, Channel, Moment, PromptInput, Runtime, Setting, build};
+use holdfast_agent::{
+    Audience, Channel, Moment, PromptInput, Runtime, Setting, SubagentTask, build,
+};
 use holdfast_llm::{OnDelta, Request};
 use holdfast_session::Completed;
 use holdfast_types::{Entry, Reply, SessionKind};
@@ -121,9 +123,16 @@ impl Turn<'_> {
             model: &model,
             thinking: "off",
         });
+        let requester = self.task.as_ref().map(|task| task.parent.to_string());
+        let task = self.task.as_ref().map(|task| SubagentTask {
+            task: Some(&task.task),
+            label: Some(&task.label),
+            requester: requester.as_deref(),
+            session: &self.key,
+        });
         let chat = build(PromptInput {
             setting,
-            moment: Moment { channel, runtime, ..Moment::at(&now) },
+            moment: Moment { channel, runtime, task, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
         });

@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use holdfast_agent::{Limits, Step, next, outcome_of, seen};
 use holdfast_bus::DeltaBody;
-use holdfast_session::{Appended, Completed, Loaded, Waiting};
+use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
     AgentId, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target, ToolCall, Wait,
 };
@@ -31,6 +31,7 @@ use crate::{
     intake::{Intake, intake},
     journal::Journal,
     reply::{self, Failure},
+    subagents::spent,
     take::Begun,
     worker::Worker,
 };
@@ -42,9 +43,12 @@ pub(crate) struct Turn<'w> {
     pub(crate) hold: Arc<Hold>,
     pub(crate) run: RunId,
     pub(crate) agent: AgentId,
+    /// The task, if this is a subagent's session.
+    pub(crate) task: Option<Subagent>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
     pub(crate) journal: Journal,
+    pub(crate) key: String,
     pub(crate) kind: SessionKind,
     pub(crate) waiting: Vec<Waiting>,
     pub(crate) cancel_upto: i64,
@@ -80,6 +84,7 @@ impl<'w> Turn<'w> {
         begun: Begun,
         mut journal: Journal,
         began: Instant,
+        task: Option<Subagent>,
     ) -> Self {
         if let Some(text) = &begun.overdue {
             journal.hear(Entry::Noted { note: Note::DeadlinePassed, text: text.clone() });
@@ -91,7 +96,8 @@ impl<'w> Turn<'w> {
             stream.send(DeltaBody::StepRestarted);
         }
         let kind = loaded.key.parse().map_or(SessionKind::Main, |key: SessionKey| key.kind());
-        let deadline = began + worker.config.turn_deadline;
+        let own = task.as_ref().map_or(worker.config.turn_deadline, |task| task.left);
+        let deadline = began + worker.config.turn_deadline.min(own);
         let context_tokens = worker.config.context_tokens;
         let pokes = hold.signal().borrow().pokes;
         let clock = Clock {
@@ -105,8 +111,10 @@ impl<'w> Turn<'w> {
             hold,
             run: begun.run,
             agent: loaded.agent,
+            task,
             settings: loaded.settings,
             journal,
+            key: loaded.key,
             kind,
             waiting: loaded.waiting,
             cancel_upto: loaded.cancel_upto,
@@ -131,6 +139,9 @@ impl<'w> Turn<'w> {
             }
             if let Some(command) = self.command() {
                 return self.obey(command).await;
+            }
+            if let Some(completed) = self.is_over().await? {
+                return Ok(completed);
             }
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
@@ -164,6 +175,23 @@ impl<'w> Turn<'w> {
             if let Some(completed) = done {
                 return Ok(completed);
             }
+        }
+    }
+
+    /// Ends the turn of a task whose end was announced, or that has used up what it may.
+    async fn is_over(&mut self) -> Result<Option<Completed>, Error> {
+        let Some(task) = &self.task else { return Ok(None) };
+        if task.outcome.is_some() {
+            // What is said to it after its end is another matter.
+            let is_task = self.heard().contains(&1);
+            return match is_task {
+                true => Ok(Some(self.cut_short(Note::Cancelled, self.unfinished()).await?)),
+                false => Ok(None),
+            };
+        }
+        match spent(task, self.journal.turn()) {
+            Some(budget) => Ok(Some(self.fail(&Failure::Budget(budget)).await?)),
+            None => Ok(None),
         }
     }
 

@@ -189,6 +189,6 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
 }
 
 /// Between nine tenths of it and all of it, so that replicas drift apart.
-fn jittered(every: Duration) -> Duration {
+pub(crate) fn jittered(every: Duration) -> Duration {
     every.mul_f64(0.9 + 0.1 * rand::random::<f64>())
 }

@@ -29,6 +29,8 @@ pub(crate) struct Worker {
     pub(crate) wake: Notify,
     /// There may be events to publish.
     pub(crate) events: Notify,
+    /// A subagent may have ended.
+    pub(crate) ended: Notify,
     /// Turns end at their next step's boundary.
     pub(crate) draining: CancellationToken,
     /// Turns end where they stand.

@@ -15,6 +15,7 @@ mod holding;
 mod idling;
 mod outages;
 mod queueing;
+mod subagents;
 mod surviving;
 mod tools;
 mod tracing;

@@ -1,0 +1,171 @@
+//! An agent gives tasks to others, and is told how they ended, whoever dies meanwhile.
+
+use std::time::Duration;
+
+use holdfast_session::{Outcome, SubagentOutcome};
+use holdfast_testkit::{Reply, model::Request};
+use holdfast_types::{Entry, SessionId};
+
+use crate::world::{World, place};
+
+const SPAWN: &str = r#"{"task":"count the stars","label":"stars"}"#;
+
+/// Asks for a subagent when told to, and speaks of its end; as the subagent, counts.
+fn script(spawn: &'static str) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
+    move |asked| match asked.last_user_text().as_str() {
+        text if text.contains("count the stars") => Reply::text("about seven"),
+        text if text.contains("just completed") => Reply::text("there are about seven stars"),
+        text if text.contains("just ") => Reply::text("it did not work out"),
+        _ if asked.tool_results().is_empty() => Reply::call("a", "sessions_spawn", spawn),
+        _ => Reply::text("I asked somebody"),
+    }
+}
+
+async fn ended(world: &World, session: SessionId) -> anyhow::Result<SubagentOutcome> {
+    world
+        .until("the subagent's end is announced", async || {
+            let announced = "select count(*) from session.subagents where announced_at is not null";
+            world.number(announced).await.is_ok_and(|n| n == 1)
+        })
+        .await?;
+    let children = world.sessions.subagents(world.tenant, session).await?;
+    children[0].outcome.ok_or_else(|| anyhow::anyhow!("{children:?}"))
+}
+
+async fn last_answer(world: &World, session: SessionId, expected: &str) -> anyhow::Result<()> {
+    world
+        .until("the session that asked speaks of it", async || {
+            let journal = world.journal(session).await.unwrap_or_default();
+            matches!(journal.last(), Some(Entry::Thought { text, .. }) if text == expected)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_task_is_done_beside_and_its_end_told_where_it_was_asked_for() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(SPAWN));
+    let _runner = world.runner().await?;
+    let mut said = world.message("s", "please count");
+    said.target = Some(place("42"));
+
+    let sent = world.send(said).await?;
+    let first = world.text(&sent).await?;
+    let outcome = ended(&world, sent.session).await?;
+    last_answer(&world, sent.session, "there are about seven stars").await?;
+
+    assert_eq!(first, "I asked somebody");
+    assert_eq!(outcome, SubagentOutcome::Ok);
+    let texts = world.texts("select body from session.deliveries order by out_seq").await?;
+    assert_eq!(texts, ["I asked somebody", "there are about seven stars"]);
+    let requests = world.model.requests();
+    let child = requests.iter().find(|r| r.last_user_text() == "count the stars").unwrap();
+    let told = child.body.to_string();
+    assert!(told.contains("# Subagent Context"), "{told}");
+    assert!(told.contains("You are NOT the main agent"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_task_that_uses_up_what_it_may_is_said_to_have_failed() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let spawn = r#"{"task":"count the stars","label":"stars","max_steps":1}"#;
+    let scripted = script(spawn);
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
+        "count the stars" => Reply::call("b", "session_status", "{}"),
+        _ => scripted(asked),
+    });
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+
+    assert_eq!(ended(&world, sent.session).await?, SubagentOutcome::Error);
+    last_answer(&world, sent.session, "it did not work out").await?;
+    let child = world.sessions.subagents(world.tenant, sent.session).await?.remove(0);
+    assert_eq!(child.error, "budget exceeded: steps");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_task_that_outlives_its_time_is_ended_and_said_to_have_timed_out() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let scripted = script(r#"{"task":"count the stars","label":"stars","run_timeout_seconds":1}"#);
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
+        "count the stars" => Reply::hang(Duration::from_secs(30)),
+        _ => scripted(asked),
+    });
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+
+    let outcome = ended(&world, sent.session).await?;
+    assert!(matches!(outcome, SubagentOutcome::Timeout | SubagentOutcome::Error), "{outcome:?}");
+    last_answer(&world, sent.session, "it did not work out").await?;
+    let running = "select count(*) from session.session_lease where state = 'RUNNING'";
+    world
+        .until("nothing runs any more", async || {
+            world.number(running).await.is_ok_and(|running| running == 0)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_runner_that_dies_with_a_task_loses_neither_the_task_nor_its_end() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(SPAWN));
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(2);
+    let first = world.runner_with(config.clone(), |app| app).await?;
+    world.model.latency(Duration::from_millis(400));
+
+    let sent = world.say("s", "please count").await?;
+    world
+        .until("the task was given", async || {
+            world.number("select count(*) from session.subagents").await.is_ok_and(|n| n == 1)
+        })
+        .await?;
+    first.kill();
+    let _second = world.runner_with(config, |app| app).await?;
+
+    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Completed));
+    assert_eq!(ended(&world, sent.session).await?, SubagentOutcome::Ok);
+    last_answer(&world, sent.session, "there are about seven stars").await?;
+    assert_eq!(world.number("select count(*) from session.subagents").await?, 1);
+    let told = "select count(*) from session.inbox where body->>'event' = 'subagent'";
+    assert_eq!(world.number(told).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_subagent_makes_none_and_nobody_is_asked_who_may_not_be() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let other = holdfast_directory::NewAgent {
+        name: holdfast_types::AgentName::new("other"),
+        ..holdfast_directory::NewAgent::default()
+    };
+    let actor = holdfast_directory::Actor::Operator;
+    world.directory.create_agent(world.tenant, actor, other).await?;
+    let scripted = script(SPAWN);
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
+        "count the stars" if asked.tool_results().is_empty() => {
+            Reply::call("b", "sessions_spawn", SPAWN)
+        }
+        "ask the other" if asked.tool_results().is_empty() => {
+            Reply::call("c", "sessions_spawn", r#"{"task":"x","agent_id":"other"}"#)
+        }
+        "ask the other" => Reply::text(asked.tool_results()[0].1.clone()),
+        _ => scripted(asked),
+    });
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "please count").await?;
+    world.text(&sent).await?;
+    ended(&world, sent.session).await?;
+    assert_eq!(world.number("select count(*) from session.subagents").await?, 1);
+
+    let refused = world.ask("t", "ask the other").await?;
+    assert!(refused.contains("may not give tasks to `other`"), "{refused}");
+    Ok(())
+}
