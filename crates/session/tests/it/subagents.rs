@@ -30,10 +30,10 @@ async fn parent(world: &World, ada: &Tenant<'_>) -> anyhow::Result<SessionId> {
     Ok(accepted.session)
 }
 
-fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> NewSubagent {
-    NewSubagent {
+fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> anyhow::Result<NewSubagent> {
+    Ok(NewSubagent {
         parent,
-        key: SessionKey::subagent(&AgentName::new("s"), id).unwrap(),
+        key: SessionKey::subagent(&AgentName::new("s"), id)?,
         agent: ada.agent,
         label: "count".into(),
         task: "count the stars".into(),
@@ -44,7 +44,7 @@ fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> NewSubagent {
         max_tokens: None,
         most: 2,
         trace: None,
-    }
+    })
 }
 
 #[tokio::test]
@@ -53,8 +53,8 @@ async fn its_task_is_given_once_and_its_end_announced_once() -> anyhow::Result<(
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
 
-    let (child, first) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
-    let (same, again) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    let (child, first) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (same, again) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     assert_eq!((same, again.message, again.duplicate), (child, first.message, true));
     assert!(world.sessions.ended_subagents(9).await?.is_empty());
     assert!(world.sessions.announce(ada.id, child, told).await?.is_none());
@@ -86,7 +86,7 @@ async fn one_that_takes_too_long_is_said_to_and_ends() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
+    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
     let claim = world.claim_one().await?;
     world.admin("update session.subagents set deadline_at = clock_timestamp()").await?;
 
@@ -107,8 +107,8 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let (failed, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
-    let (gone, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "b")).await?;
+    let (failed, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    let (gone, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "b")?).await?;
     world
         .admin(
             "update session.inbox set state = 'dead', outcome = 'dead', reason = 'it would not'
@@ -138,12 +138,12 @@ async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Re
     let world = World::start().await?;
     let (ada, ben) = (world.tenant(), world.tenant());
     let parent = parent(&world, &ada).await?;
-    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await?;
-    world.sessions.spawn(ada.id, wanted(&ada, parent, "b")).await?;
+    let (child, _) = world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await?;
+    world.sessions.spawn(ada.id, wanted(&ada, parent, "b")?).await?;
 
-    let third = world.sessions.spawn(ada.id, wanted(&ada, parent, "c")).await;
+    let third = world.sessions.spawn(ada.id, wanted(&ada, parent, "c")?).await;
     let same: Result<(SessionId, Accepted), Error> =
-        world.sessions.spawn(ada.id, wanted(&ada, parent, "a")).await;
+        world.sessions.spawn(ada.id, wanted(&ada, parent, "a")?).await;
 
     assert!(matches!(third, Err(Error::Conflict(_))), "{third:?}");
     assert!(same?.1.duplicate);
@@ -160,7 +160,7 @@ async fn one_that_was_for_once_goes_when_its_end_was_announced() -> anyhow::Resu
     let world = World::start().await?;
     let ada = world.tenant();
     let parent = parent(&world, &ada).await?;
-    let new = NewSubagent { cleanup: Cleanup::Delete, ..wanted(&ada, parent, "a") };
+    let new = NewSubagent { cleanup: Cleanup::Delete, ..wanted(&ada, parent, "a")? };
     let (child, _) = world.sessions.spawn(ada.id, new).await?;
     let claim = world.claim_one().await?;
     world.finish(&claim, vec![1], "done", Wait::Anything).await?;
