@@ -15,6 +15,7 @@
 
 mod history;
 mod outcome;
+pub mod policy;
 mod prompt;
 mod step;
 mod text;
