@@ -9,7 +9,7 @@ use super::{
     action::{Access, ActionRequest, permit, stricter},
     decision::{Decision, Place, Reason, Rule},
     error::{Error, short},
-    exec::{ExecVerdict, exec_approval},
+    exec::{ExecVerdict, exec_approval, with_variables},
     name::principal_of,
     path::{covers, normal},
     sieve::Binder,
@@ -201,7 +201,16 @@ impl View<'_> {
         let permitted = permit(compiled.actions.exec(), Rule::NoExec, Reason::Exec);
         let (security, ask) = compiled.exec.for_sandbox(self.sandbox);
         let command = input.get("command").and_then(Value::as_str).unwrap_or_default();
-        let judged = match exec_approval(command, &compiled.exec.allowlist, security, ask) {
+        let mut verdict = exec_approval(command, &compiled.exec.allowlist, security, ask);
+        let variables = input.get("env").is_some_and(|env| match env {
+            Value::Null => false,
+            Value::Object(variables) => !variables.is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => true,
+        });
+        if variables {
+            verdict = with_variables(verdict, ask);
+        }
+        let judged = match verdict {
             ExecVerdict::Allowed { .. } => Decision::Allow,
             ExecVerdict::Denied { reason } => {
                 Decision::Deny { layer: Place::Exec, rule: Rule::Command(reason) }
@@ -267,9 +276,8 @@ fn paths(tool: &str, input: &Value) -> Vec<String> {
 
 /// The files that a patch names: in a unified diff's headers, or in those of `*** Update File`.
 fn patched(patch: &str) -> Vec<String> {
-    const HEADERS: [&str; 10] = [
+    const HEADERS: [&str; 9] = [
         "+++ ",
-        "--- ",
         "*** Add File: ",
         "*** Update File: ",
         "*** Delete File: ",
@@ -280,18 +288,31 @@ fn patched(patch: &str) -> Vec<String> {
         "copy to ",
     ];
     let mut found = Vec::new();
-    for line in patch.lines() {
-        let Some(name) = HEADERS.iter().find_map(|header| line.strip_prefix(header)) else {
-            continue;
-        };
-        // A date may follow after a tab.
-        let name = name.split('\t').next().unwrap_or(name).trim();
-        if name == "/dev/null" || name.is_empty() {
-            continue;
+    let mut lines = patch.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some((old, new)) =
+            line.strip_prefix("diff --git ").and_then(|names| names.split_once(" b/"))
+        {
+            found.extend(named(old, true).into_iter().chain(named(new, false)));
         }
-        let is_diff = line.starts_with("+++ ") || line.starts_with("--- ");
-        let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"));
-        found.push(bare.filter(|_| is_diff).unwrap_or(name).to_owned());
+        // Elsewhere it is a removed line that begins with `-- `.
+        let is_old = lines.peek().is_some_and(|next| next.starts_with("+++ "));
+        let old = line.strip_prefix("--- ").filter(|_| is_old);
+        let header = HEADERS.iter().find_map(|header| line.strip_prefix(header));
+        if let Some(name) = old.or(header) {
+            found.extend(named(name, old.is_some() || line.starts_with("+++ ")));
+        }
     }
     found
+}
+
+/// The path in a header; a diff's begins with `a/` or `b/`, which is no folder.
+fn named(header: &str, is_diff: bool) -> Option<String> {
+    // A date may follow after a tab.
+    let name = header.split('\t').next().unwrap_or(header).trim().trim_matches('"');
+    if name == "/dev/null" || name.is_empty() {
+        return None;
+    }
+    let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"));
+    Some(bare.filter(|_| is_diff).unwrap_or(name).to_owned())
 }

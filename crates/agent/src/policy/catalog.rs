@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use super::{
     entry::{Entry, Mode},
-    error::Warning,
+    error::{Warning, short},
     group::Members,
     name::{aliases_of, canonical, is_known, principal_of},
     set::ToolSet,
@@ -65,7 +65,9 @@ impl Catalog {
         let (mut listed, mut warnings): (Vec<Listed>, _) = (Vec::new(), Vec::new());
         for tool in tools {
             let canonical = canonical(&tool.name).into_owned();
-            if canonical.is_empty() || (tool.origin != Origin::Native && is_known(&canonical)) {
+            if !matches!(Entry::parse(&canonical, ""), Ok(Entry::Name(_))) {
+                warnings.push(Warning::Unnameable { tool: short(&tool.name) });
+            } else if tool.origin != Origin::Native && is_known(&canonical) {
                 warnings.push(Warning::Clash { tool: tool.name });
             } else {
                 listed.push(Listed { canonical, tool });
@@ -158,6 +160,9 @@ impl Catalog {
 
     /// A plugin's bare id stands for its tools, where no tool has that name.
     fn add_plugin(&self, id: &str, set: &mut ToolSet) {
+        if is_known(id) {
+            return;
+        }
         for (at, listed) in self.tools.iter().enumerate() {
             if matches!(&listed.tool.origin, Origin::Plugin(plugin) if plugin.to_lowercase() == id)
             {

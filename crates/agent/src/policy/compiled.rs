@@ -9,8 +9,8 @@ use super::{
     approval::Gates,
     catalog::Catalog,
     defaults::Defaults,
-    entry::Mode,
-    error::{Error, Warning},
+    entry::{Entry, Mode},
+    error::{Error, Warning, short},
     exec::ExecSettings,
     glob,
     layer::Layer,
@@ -46,7 +46,8 @@ pub struct Compiled {
     pub(crate) defaults: BoundDefaults,
     pub(crate) always: Covers,
     pub(crate) spawn_depth: u8,
-    pub(crate) filters: Vec<(Shown, Covers)>,
+    /// The tenant's and the agent's: neither shows what the other hides.
+    pub(crate) filters: [Vec<(Shown, Covers)>; 2],
     pub(crate) gates: Gates,
     pub(crate) exec: ExecSettings,
     pub(crate) actions: Actions,
@@ -119,15 +120,8 @@ impl Compiled {
         let profile = profile(&mut binder, tenant, agent)?;
         let tenant_scope = scope(&mut binder, tenant, "tools", Layer::Global)?;
         let agent_scope = scope(&mut binder, agent, "agent.tools", Layer::Agent)?;
-        let mut filters = Vec::new();
-        for (settings, root) in [(tenant, "tools"), (agent, "agent.tools")] {
-            check_length(settings.visibility.len(), root, "visibility")?;
-            for (at, filter) in settings.visibility.iter().enumerate() {
-                let at = format!("{root}.visibility[{at}]");
-                let covers = binder.denied(&filter.tools, &at)?;
-                filters.push((Shown::new(filter, &at)?, covers));
-            }
-        }
+        let filters =
+            [filters(&mut binder, tenant, "tools")?, filters(&mut binder, agent, "agent.tools")?];
         let bound = BoundDefaults::new(&mut binder, defaults)?;
         let always = binder.only(&ALWAYS.map(str::to_owned), "meta tools")?;
         let gates = Gates::new(&mut binder, &tenant.approvals, &agent.approvals)?;
@@ -136,7 +130,7 @@ impl Compiled {
             Warning::Unknown { at, .. } | Warning::CoreKept { at } => {
                 at.starts_with("tools") || at.starts_with("agent.tools")
             }
-            Warning::Clash { .. } => true,
+            Warning::Unnameable { .. } | Warning::Clash { .. } => true,
         };
         let mut warnings = binder.warnings;
         warnings.retain(is_theirs);
@@ -187,6 +181,20 @@ fn profile(binder: &mut Binder<'_>, tenant: &Settings, agent: &Settings) -> Resu
     Ok(sieve)
 }
 
+fn filters(
+    binder: &mut Binder<'_>,
+    settings: &Settings,
+    root: &str,
+) -> Result<Vec<(Shown, Covers)>, Error> {
+    check_length(settings.visibility.len(), root, "visibility")?;
+    let mut filters = Vec::with_capacity(settings.visibility.len());
+    for (at, filter) in settings.visibility.iter().enumerate() {
+        let at = format!("{root}.visibility[{at}]");
+        filters.push((Shown::new(filter, &at)?, binder.denied(&filter.tools, &at)?));
+    }
+    Ok(filters)
+}
+
 fn scope(
     binder: &mut Binder<'_>,
     settings: &Settings,
@@ -208,7 +216,9 @@ fn scope(
     };
     let mut providers = Vec::new();
     for (key, policy) in &settings.by_provider {
-        let at = format!("{root}.by_provider[{}]", super::error::short(key));
+        // A key has the form of an entry.
+        Entry::parse(key, &format!("{root}.by_provider"))?;
+        let at = format!("{root}.by_provider[{}]", short(key));
         providers.push((ModelKey::new(key), binder.bind(policy, &at, by_layer)?));
     }
     let mut chats = Vec::new();

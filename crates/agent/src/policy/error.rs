@@ -76,6 +76,11 @@ pub enum Warning {
         /// Where it is written.
         at: String,
     },
+    /// A tool is left out since no entry could name it.
+    Unnameable {
+        /// The tool's name, shortened.
+        tool: String,
+    },
     /// A tool is left out since its name is another's.
     Clash {
         /// The tool's name.
@@ -92,6 +97,9 @@ impl fmt::Display for Warning {
                 "`{at}` names only tools of plugins or none at all: the tools that are no plugin's \
                  are kept; deny them if they are to go"
             ),
+            Self::Unnameable { tool } => {
+                write!(f, "the tool `{tool}` is left out: no policy could name it")
+            }
             Self::Clash { tool } => {
                 write!(f, "the tool `{tool}` is left out: its name is another tool's")
             }

@@ -41,9 +41,9 @@ pub enum Ask {
 /// Commands that may run.
 ///
 /// The first word of a pattern is the program as it is called (`ls` is not
-/// `./ls`), the others its arguments; `*` and `?` stay within a word and, in the
-/// program, between slashes. A pattern of one word lets the program have any
-/// arguments, and so does a last word of `*`.
+/// `./ls`), the others its arguments; `*` and `?` stay within a word and between
+/// its slashes, and stand for no `..`. A pattern of one word lets the program
+/// have any arguments, and so does a last word of `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExecRule {
@@ -146,6 +146,8 @@ pub enum ExecReason {
     Substitution,
     /// It cannot be cut into commands surely.
     Unclear,
+    /// It sets variables, by which a command that is allowed becomes another.
+    Environment,
     /// There is no command in it.
     Empty,
 }
@@ -165,6 +167,7 @@ impl fmt::Display for ExecReason {
             Self::Unclear => {
                 "it uses redirects, groups or quotes in a way that no allow-list can judge"
             }
+            Self::Environment => "it sets variables, which may make another command of it",
             Self::Empty => "there is no command in it",
         })
     }
@@ -200,6 +203,22 @@ pub fn exec_approval(
             }
         },
     };
+    judged(matched, ask)
+}
+
+/// The same of a command that is run with variables set: `PATH=.` makes anything of `ls`.
+pub(crate) fn with_variables(verdict: ExecVerdict, ask: Ask) -> ExecVerdict {
+    match verdict {
+        ExecVerdict::Allowed { reason: ExecReason::Allowlist, .. } => {
+            judged(Err(ExecReason::Environment), ask)
+        }
+        ExecVerdict::Allowed { .. } | ExecVerdict::Denied { .. } | ExecVerdict::Ask { .. } => {
+            verdict
+        }
+    }
+}
+
+fn judged(matched: Result<(ExecReason, Vec<String>), ExecReason>, ask: Ask) -> ExecVerdict {
     match (matched, ask) {
         (_, Ask::Always) => ExecVerdict::Ask { reason: ExecReason::Always },
         (Ok((reason, rules)), Ask::OnMiss | Ask::Off) => ExecVerdict::Allowed { reason, rules },
@@ -220,7 +239,7 @@ fn is_allowed(command: &[String], pattern: &str) -> bool {
     else {
         return false;
     };
-    if !glob::matches_between(wanted, program, Some('/')) {
+    if !is_word(wanted, program) {
         return false;
     }
     match patterns.split_last() {
@@ -233,7 +252,13 @@ fn is_allowed(command: &[String], pattern: &str) -> bool {
 }
 
 fn fit(patterns: &[String], words: &[String]) -> bool {
-    patterns.iter().zip(words).all(|(pattern, word)| glob::matches(pattern, word))
+    patterns.iter().zip(words).all(|(pattern, word)| is_word(pattern, word))
+}
+
+/// Whether a word is of a form. A wildcard stays below what is written before it.
+fn is_word(pattern: &str, word: &str) -> bool {
+    let goes_up = word.split('/').any(|part| part == "..");
+    !(goes_up && glob::is_pattern(pattern)) && glob::matches_between(pattern, word, Some('/'))
 }
 
 /// The words of a pattern; quotes keep spaces together.
@@ -362,7 +387,12 @@ mod tests {
             ("git log -p a", "git log *", true),
             ("git 'log x'", "git log *", false),
             ("cat 'a b'", "cat 'a b'", true),
-            ("cat notes/a.md", "cat *.md", true),
+            ("cat a.md", "cat *.md", true),
+            ("cat ../a.md", "cat *.md", false),
+            ("cat notes/a.md", "cat notes/*", true),
+            ("cat notes/../a.md", "cat notes/*", false),
+            ("/usr/../ls", "/usr/*/ls", false),
+            ("/usr/x/ls", "/usr/*/ls", true),
             ("cat a.md b.txt", "cat *.md", false),
         ] {
             assert_eq!(is_allowed(command, pattern), allowed, "{command} {pattern}");

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::decision::Decision;
+use super::decision::{Decision, Place, Rule};
 
 /// Why a tool may be used, or may not. Stable: programs read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +17,12 @@ pub struct Explanation {
     /// The layer's number, 1 to 9.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u8>,
+    /// The entry that denied it, as it is written in its canonical form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<String>,
+    /// The list that denied it or does not have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list: Option<String>,
     /// The rule, in words.
     pub reason: String,
 }
@@ -28,11 +34,20 @@ impl Explanation {
             Decision::Deny { layer, rule } => ("deny", Some(*layer), rule.to_string()),
             Decision::NeedApproval { reason } => ("approval", None, reason.to_string()),
         };
+        let (entry, list) = match decision {
+            Decision::Deny { rule: Rule::Denied { entry, list }, .. } => {
+                (Some(entry.clone()), Some(list.clone()))
+            }
+            Decision::Deny { rule: Rule::NotAllowed { list }, .. } => (None, Some(list.clone())),
+            Decision::Allow | Decision::Deny { .. } | Decision::NeedApproval { .. } => (None, None),
+        };
         Self {
             tool: tool.to_owned(),
             decision: word.to_owned(),
             layer: layer.map(|layer| layer.as_str().to_owned()),
-            number: layer.and_then(super::decision::Place::number),
+            number: layer.and_then(Place::number),
+            entry,
+            list,
             reason,
         }
     }

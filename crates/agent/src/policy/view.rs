@@ -183,16 +183,18 @@ impl<'c> View<'c> {
     }
 
     fn visibility(&mut self, subject: &Subject) {
-        let mut hidden = ToolSet::empty(self.compiled.catalog.len());
-        let mut shown = hidden.clone();
-        for (filter, covers) in &self.compiled.filters {
-            hidden.add(&covers.set);
-            if filter.holds(subject) {
-                shown.add(&covers.set);
+        for filters in &self.compiled.filters {
+            let mut hidden = ToolSet::empty(self.compiled.catalog.len());
+            let mut shown = hidden.clone();
+            for (filter, covers) in filters {
+                hidden.add(&covers.set);
+                if filter.holds(subject) {
+                    shown.add(&covers.set);
+                }
             }
+            hidden.subtract(&shown);
+            self.remove(Place::Visibility, By::Filters, hidden);
         }
-        hidden.subtract(&shown);
-        self.remove(Place::Visibility, By::Filters, hidden);
     }
 
     /// A policy's profile, then what it allows and denies.

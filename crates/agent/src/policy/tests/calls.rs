@@ -58,6 +58,15 @@ fn commands_run_in_a_sandbox_and_are_held_back_outside_one() {
         let input = json!({"command": command});
         assert_eq!(call(listed.clone(), &outside, "run_command", input), decision, "{command}");
     }
+    let variables = json!({"command": "ls", "env": {"PATH": "."}});
+    let reason = Reason::Command(ExecReason::Environment);
+    assert_eq!(
+        call(listed.clone(), &outside, "exec", variables.clone()),
+        Decision::NeedApproval { reason }
+    );
+    assert_eq!(call(json!({}), &main(), "exec", variables), Decision::Allow);
+    let none = json!({"command": "ls", "env": {}});
+    assert_eq!(call(listed, &outside, "exec", none), Decision::Allow);
 }
 
 #[test]
@@ -88,6 +97,9 @@ fn writing_to_what_an_agent_is_needs_approval() {
         ("apply_patch", json!({"patch": "--- a/x.md\n+++ b/self.md\n@@ -1 +1 @@\n"})),
         ("apply_patch", json!({"input": "*** Begin Patch\n*** Update File: self.md\n"})),
         ("apply_patch", json!({"patch": "rename from self.md\nrename to x.md\n"})),
+        ("apply_patch", json!({"patch": "--- x.md\n+++ \"b/self.md\"\n"})),
+        ("apply_patch", json!({"patch": "--- self.md\n+++ /dev/null\n"})),
+        ("apply_patch", json!({"patch": "diff --git a/self.md b/self.md\ndeleted file mode 1\n"})),
         ("apply_patch", json!({"patch": "unreadable"})),
         ("write", json!({"target": "self.md"})),
     ] {
@@ -96,7 +108,7 @@ fn writing_to_what_an_agent_is_needs_approval() {
     for (tool, input) in [
         ("write", json!({"path": "notes/self.md"})),
         ("read", json!({"path": "self.md"})),
-        ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/notes/new.md\n"})),
+        ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/notes/new.md\n--- self.md\n"})),
     ] {
         assert_eq!(call(json!({}), &main(), tool, input), Decision::Allow, "{tool}");
     }

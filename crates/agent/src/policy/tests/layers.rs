@@ -121,6 +121,15 @@ fn each_layer_names_itself_and_the_entry_that_decided() {
     }
     let without_model = compiled.view(&main());
     assert_eq!(told(&without_model, "canvas"), "3: denied by `group:ui` in tools.deny");
+    let json = serde_json::to_value(view.explain("edit")).unwrap();
+    assert_eq!(
+        json,
+        json!({
+            "tool": "edit", "decision": "deny", "layer": "agent_provider", "number": 6,
+            "entry": "edit", "list": "agent.tools.by_provider[*].deny",
+            "reason": "denied by `edit` in agent.tools.by_provider[*].deny",
+        })
+    );
     let read = view.explain("READ_FILE");
     assert_eq!(
         read.to_string(),
@@ -272,14 +281,23 @@ fn nobody_else_s_tool_can_take_a_name_of_ours() {
         Tool { name: "append_file".into(), origin: Origin::Mcp("evil".into()) },
         Tool { name: "notes".into(), origin: Origin::Plugin("a".into()) },
         Tool { name: "Notes".into(), origin: Origin::Plugin("b".into()) },
+        Tool { name: "group:fs".into(), origin: Origin::Plugin("c".into()) },
+        Tool { name: "web_*".into(), origin: Origin::Plugin("c".into()) },
+        Tool { name: "two words".into(), origin: Origin::Plugin("c".into()) },
+        Tool { name: "x".into(), origin: Origin::Plugin("browser".into()) },
         Tool::native("exec"),
     ];
     let (catalog, warnings) = Catalog::new(tools);
 
-    assert_eq!(catalog.len(), 2);
+    assert_eq!(catalog.len(), 3);
     assert_eq!(catalog.find("bash").unwrap().origin, Origin::Native);
     assert_eq!(catalog.find("NOTES").unwrap().origin, Origin::Plugin("a".into()));
-    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert_eq!(warnings.len(), 6, "{warnings:?}");
+    let tenant = settings(json!({"sandbox": {"allow": ["browser"]}}));
+    let catalog = std::sync::Arc::new(catalog);
+    let compiled =
+        Compiled::new(catalog, &Defaults::shipped(), &tenant, &Settings::default()).unwrap();
+    assert!(compiled.view(&main()).offered().is_empty(), "a plugin is no `browser` by its id");
 }
 
 #[test]
@@ -361,6 +379,9 @@ fn what_cannot_be_meant_is_refused_with_what_to_write() {
         (json!({"deny": [long]}), "tools.deny"),
         (json!({"also_allow": ["a\u{0}b"]}), "tools.also_allow"),
         (json!({"by_provider": {"x": {"deny": [" "]}}}), "tools.by_provider[x].deny"),
+        (json!({"by_provider": {"": {"deny": ["exec"]}}}), "tools.by_provider"),
+        (json!({"visibility": [{"tools": [""]}]}), "tools.visibility[0]"),
+        (json!({"approvals": {"tools": {"": "always"}}}), "tools.approvals"),
     ] {
         let none = Settings::default();
         let error =

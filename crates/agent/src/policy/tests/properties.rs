@@ -249,8 +249,6 @@ proptest! {
         agent.subagents.also_allow.clear();
         agent.chats.iter_mut().for_each(|rule| rule.policy.also_allow.clear());
         agent.by_provider.clear();
-        // A filter of the agent's may show what one of its tenant's hides.
-        agent.visibility.clear();
 
         let without = offered(&compile(&tenant, &Settings::default()), &subject);
         let with = offered(&compile(&tenant, &agent), &subject);

@@ -116,6 +116,18 @@ fn what_is_hidden_is_refused_when_it_is_called_all_the_same() {
 }
 
 #[test]
+fn an_agent_s_filter_shows_nothing_that_its_tenant_s_hides() {
+    let shown = json!({"visibility": [{"tools": ["exec"]}]});
+    let hidden = json!({"visibility": [{"tools": ["exec"], "roles": ["admin"]}]});
+
+    for (tenant, agent) in [(hidden.clone(), shown.clone()), (shown, hidden)] {
+        let compiled = compiled(tenant, agent);
+        assert!(!is_allowed(&compiled.view(&member(&[])), "exec"));
+        assert!(is_allowed(&compiled.view(&member(&["admin"])), "exec"));
+    }
+}
+
+#[test]
 fn a_layer_s_denial_is_told_before_a_filter_s() {
     let compiled = compiled(
         json!({"deny": ["exec"], "visibility": [{"tools": ["exec"], "roles": ["admin"]}]}),
