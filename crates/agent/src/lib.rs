@@ -18,6 +18,7 @@
 mod bootstrap;
 mod history;
 mod outcome;
+pub mod policy;
 mod prompt;
 mod step;
 mod subagent;

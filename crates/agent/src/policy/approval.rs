@@ -1,0 +1,318 @@
+//! Which calls a person must approve, and what a call is about.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    action::{Access, ActionRequest, permit, stricter},
+    decision::{Decision, Place, Reason, Rule},
+    error::{Error, short},
+    exec::{ExecVerdict, exec_approval, with_variables},
+    name::principal_of,
+    path::{covers, normal},
+    sieve::Binder,
+    view::View,
+};
+
+/// When a person is asked before a tool is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalMode {
+    /// Never.
+    Never,
+    /// When the call touches what is protected: a protected path, a command on someone's node.
+    Protected,
+    /// Before each call.
+    Always,
+}
+
+/// Which calls a person must approve, as a tenant writes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Approvals {
+    /// By tool, group or pattern; of several that cover a tool the strictest counts. A tenant's
+    /// replaces what holds by default, an agent's can only be stricter.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub tools: BTreeMap<String, ApprovalMode>,
+    /// Paths to protect besides those that always are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<String>,
+}
+
+impl Approvals {
+    /// Whether it asks less than holds without it.
+    pub(crate) fn loosens(&self) -> bool {
+        self.tools.values().any(|mode| *mode < ApprovalMode::Always)
+    }
+}
+
+/// What an agent is, and what it is told to be: changes to it are proposals.
+const PROTECTED: [&str; 4] = ["self.md", "role.md", "behaviors", ".git"];
+
+/// What is asked about where nobody wrote anything.
+const ASKED: [(&str, ApprovalMode); 5] = [
+    ("write", ApprovalMode::Protected),
+    ("edit", ApprovalMode::Protected),
+    ("apply_patch", ApprovalMode::Protected),
+    // Commands on a person's own machine.
+    ("nodes", ApprovalMode::Protected),
+    ("email", ApprovalMode::Always),
+];
+
+/// What may be done on a node without touching it.
+const NODE_READS: [&str; 4] = ["discover", "list", "status", "ping"];
+
+/// The approvals of one agent, bound to the catalogue.
+#[derive(Debug)]
+pub(crate) struct Gates {
+    modes: Vec<ApprovalMode>,
+    protected: Vec<String>,
+}
+
+impl Gates {
+    pub(crate) fn new(
+        binder: &mut Binder<'_>,
+        tenant: &Approvals,
+        agent: &Approvals,
+    ) -> Result<Self, Error> {
+        let shipped: Vec<(&str, ApprovalMode)> = ASKED.to_vec();
+        let of = |approvals: &Approvals| -> Vec<(String, ApprovalMode)> {
+            approvals.tools.iter().map(|(entry, mode)| (entry.clone(), *mode)).collect()
+        };
+        let shipped = strictest(binder, &shipped, "approvals")?;
+        let tenants = strictest(binder, &of(tenant), "tools.approvals")?;
+        let agents = strictest(binder, &of(agent), "agent.tools.approvals")?;
+        let mut modes = Vec::with_capacity(binder.catalog.len());
+        for at in 0..binder.catalog.len() {
+            let get = |list: &[Option<ApprovalMode>]| list.get(at).copied().flatten();
+            let base = get(&tenants).or_else(|| get(&shipped)).unwrap_or(ApprovalMode::Never);
+            modes.push(get(&agents).map_or(base, |own| own.max(base)));
+        }
+        let mut protected: Vec<String> = PROTECTED.map(str::to_owned).to_vec();
+        for (approvals, at) in [(tenant, "tools.approvals"), (agent, "agent.tools.approvals")] {
+            for path in &approvals.protected {
+                let wrong = || Error::Scope { at: format!("{at}.protected"), path: short(path) };
+                protected.push(normal(path).ok_or_else(wrong)?.to_lowercase());
+            }
+        }
+        Ok(Self { modes, protected })
+    }
+
+    fn mode(&self, at: usize) -> ApprovalMode {
+        self.modes.get(at).copied().unwrap_or(ApprovalMode::Never)
+    }
+
+    /// What is decided of a tool before it is known what it is asked to do.
+    pub(crate) fn of_tool(&self, at: usize) -> Decision {
+        match self.mode(at) {
+            ApprovalMode::Always => Decision::NeedApproval { reason: Reason::Always },
+            ApprovalMode::Never | ApprovalMode::Protected => Decision::Allow,
+        }
+    }
+
+    /// Whether a path is protected, in whatever case it is written.
+    fn protects(&self, path: &str) -> bool {
+        let Some(path) = normal(path) else { return true };
+        let path = path.to_lowercase();
+        // Deleting what is above it deletes it.
+        self.protected.iter().any(|scope| covers(scope, &path) || covers(&path, scope))
+    }
+}
+
+/// The strictest mode that a list gives to each tool.
+fn strictest<T: AsRef<str>>(
+    binder: &mut Binder<'_>,
+    list: &[(T, ApprovalMode)],
+    at: &str,
+) -> Result<Vec<Option<ApprovalMode>>, Error> {
+    let mut modes = vec![None; binder.catalog.len()];
+    for (entry, mode) in list {
+        let covered = binder.denied(&[entry.as_ref()], at)?;
+        for tool in covered.set.iter() {
+            if let Some(known) = modes.get_mut(tool) {
+                *known = Some(known.map_or(*mode, |known: ApprovalMode| known.max(*mode)));
+            }
+        }
+    }
+    Ok(modes)
+}
+
+impl View<'_> {
+    /// What is decided of an action that a behaviour asks for.
+    #[must_use]
+    pub fn decide_action(&self, request: &ActionRequest<'_>) -> Decision {
+        let actions = &self.compiled.actions;
+        let mut decision = match self.decide("exec") {
+            Decision::Allow => permit(actions.exec(), Rule::NoExec, Reason::Exec),
+            decided @ (Decision::Deny { .. } | Decision::NeedApproval { .. }) => decided,
+        };
+        if request.network {
+            let network = permit(actions.network(), Rule::NoNetwork, Reason::Network);
+            decision = stricter(decision, network);
+        }
+        for (access, paths) in [(Access::Read, &request.reads), (Access::Write, &request.writes)] {
+            for path in paths {
+                decision = stricter(decision, self.in_scope(access, path));
+            }
+        }
+        decision
+    }
+
+    /// Whether a path may be read or written by this session.
+    #[must_use]
+    pub fn in_scope(&self, access: Access, path: &str) -> Decision {
+        let mut scopes = self.compiled.actions.scopes(self.is_subagent).chain(&self.scopes);
+        // Even where every scope is open, a path is one in the workspace.
+        if normal(path).is_some() && scopes.all(|scope| scope.allows(access, path)) {
+            return Decision::Allow;
+        }
+        let access = match access {
+            Access::Read => "read",
+            Access::Write => "write",
+        };
+        Decision::Deny { layer: Place::Action, rule: Rule::OutOfScope { access } }
+    }
+
+    /// What is decided of what a tool is asked to do.
+    pub(crate) fn judge(&self, tool: &str, input: &Value, decision: Decision) -> Decision {
+        match tool {
+            "exec" => stricter(self.command(input), decision),
+            "read" | "list_files" | "send_file" => {
+                let paths = paths(tool, input);
+                let judged = paths.iter().map(|path| self.in_scope(Access::Read, path));
+                judged.fold(decision, stricter)
+            }
+            "write" | "edit" | "apply_patch" | "append_file" | "delete_file" => {
+                stricter(self.change(tool, input), decision)
+            }
+            "nodes" => stricter(self.node(input), decision),
+            tool if tool == "process" || principal_of(tool) == Some("exec") => {
+                let exec = self.compiled.actions.exec();
+                stricter(permit(exec, Rule::NoExec, Reason::Exec), decision)
+            }
+            _ => decision,
+        }
+    }
+
+    fn command(&self, input: &Value) -> Decision {
+        let compiled = self.compiled;
+        let permitted = permit(compiled.actions.exec(), Rule::NoExec, Reason::Exec);
+        let (security, ask) = compiled.exec.for_sandbox(self.sandbox);
+        let command = input.get("command").and_then(Value::as_str).unwrap_or_default();
+        let mut verdict = exec_approval(command, &compiled.exec.allowlist, security, ask);
+        let variables = input.get("env").is_some_and(|env| match env {
+            Value::Null => false,
+            Value::Object(variables) => !variables.is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => true,
+        });
+        if variables {
+            verdict = with_variables(verdict, ask);
+        }
+        let judged = match verdict {
+            ExecVerdict::Allowed { .. } => Decision::Allow,
+            ExecVerdict::Denied { reason } => {
+                Decision::Deny { layer: Place::Exec, rule: Rule::Command(reason) }
+            }
+            ExecVerdict::Ask { reason } => {
+                Decision::NeedApproval { reason: Reason::Command(reason) }
+            }
+        };
+        stricter(permitted, judged)
+    }
+
+    fn change(&self, tool: &str, input: &Value) -> Decision {
+        let paths = paths(tool, input);
+        let judged = paths.iter().map(|path| self.in_scope(Access::Write, path));
+        let decision = judged.fold(Decision::Allow, stricter);
+        let is_asked = self.mode(tool) >= ApprovalMode::Protected;
+        // What does not say to what it writes may write to anything.
+        let touches =
+            paths.is_empty() || paths.iter().any(|path| self.compiled.gates.protects(path));
+        if is_asked && touches {
+            stricter(decision, Decision::NeedApproval { reason: Reason::Protected })
+        } else {
+            decision
+        }
+    }
+
+    fn node(&self, input: &Value) -> Decision {
+        let field = |name: &str| input.get(name).and_then(Value::as_str);
+        let reads = |name: &str| field(name).is_none_or(|op| NODE_READS.contains(&op));
+        let is_named = field("action").is_some() || field("op").is_some();
+        if self.mode("nodes") < ApprovalMode::Protected
+            || (is_named && reads("action") && reads("op"))
+        {
+            return Decision::Allow;
+        }
+        Decision::NeedApproval { reason: Reason::Protected }
+    }
+
+    fn mode(&self, tool: &str) -> ApprovalMode {
+        let place = self.compiled.catalog.place(tool);
+        place.map_or(ApprovalMode::Never, |at| self.compiled.gates.mode(at))
+    }
+}
+
+/// The paths that a call names.
+fn paths(tool: &str, input: &Value) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for field in ["path", "file_path", "file", "filename", "destination"] {
+        found.extend(input.get(field).and_then(Value::as_str).map(str::to_owned));
+    }
+    if let Some(list) = input.get("paths").and_then(Value::as_array) {
+        found.extend(list.iter().filter_map(Value::as_str).map(str::to_owned));
+    }
+    if tool == "apply_patch" {
+        for field in ["patch", "input", "diff"] {
+            if let Some(patch) = input.get(field).and_then(Value::as_str) {
+                found.extend(patched(patch));
+            }
+        }
+    }
+    found
+}
+
+/// The files that a patch names: in a unified diff's headers, or in those of `*** Update File`.
+fn patched(patch: &str) -> Vec<String> {
+    const HEADERS: [&str; 9] = [
+        "+++ ",
+        "*** Add File: ",
+        "*** Update File: ",
+        "*** Delete File: ",
+        "*** Move to: ",
+        "rename from ",
+        "rename to ",
+        "copy from ",
+        "copy to ",
+    ];
+    let mut found = Vec::new();
+    let mut lines = patch.lines().peekable();
+    while let Some(line) = lines.next() {
+        if let Some((old, new)) =
+            line.strip_prefix("diff --git ").and_then(|names| names.split_once(" b/"))
+        {
+            found.extend(named(old, true).into_iter().chain(named(new, false)));
+        }
+        // Elsewhere it is a removed line that begins with `-- `.
+        let is_old = lines.peek().is_some_and(|next| next.starts_with("+++ "));
+        let old = line.strip_prefix("--- ").filter(|_| is_old);
+        let header = HEADERS.iter().find_map(|header| line.strip_prefix(header));
+        if let Some(name) = old.or(header) {
+            found.extend(named(name, old.is_some() || line.starts_with("+++ ")));
+        }
+    }
+    found
+}
+
+/// The path in a header; a diff's begins with `a/` or `b/`, which is no folder.
+fn named(header: &str, is_diff: bool) -> Option<String> {
+    // A date may follow after a tab.
+    let name = header.split('\t').next().unwrap_or(header).trim().trim_matches('"');
+    if name == "/dev/null" || name.is_empty() {
+        return None;
+    }
+    let bare = name.strip_prefix("a/").or_else(|| name.strip_prefix("b/"));
+    Some(bare.filter(|_| is_diff).unwrap_or(name).to_owned())
+}

@@ -1,0 +1,207 @@
+//! The tools that there are, whoever brings them.
+//!
+//! Plugins' and MCP servers' tools are in it beside the product's own, before
+//! the first layer is asked, so that all obey all layers (spec POL-008).
+
+use std::collections::HashMap;
+
+use super::{
+    entry::{Entry, Mode},
+    error::{Warning, short},
+    group::Members,
+    name::{aliases_of, canonical, is_known, principal_of},
+    set::ToolSet,
+};
+
+/// Who brings a tool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The product.
+    Native,
+    /// A plugin, by its id.
+    Plugin(String),
+    /// An MCP server, by its name.
+    Mcp(String),
+}
+
+/// A tool that there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// Its name, as it is registered.
+    pub name: String,
+    /// Who brings it.
+    pub origin: Origin,
+}
+
+impl Tool {
+    /// A tool of the product's own.
+    #[must_use]
+    pub fn native(name: &str) -> Self {
+        Self { name: name.to_owned(), origin: Origin::Native }
+    }
+}
+
+/// The tools that there are, sorted by canonical name (spec TOL-005).
+#[derive(Debug, Default)]
+pub struct Catalog {
+    tools: Vec<Listed>,
+    places: HashMap<String, usize>,
+    core: ToolSet,
+}
+
+#[derive(Debug)]
+struct Listed {
+    canonical: String,
+    tool: Tool,
+}
+
+impl Catalog {
+    /// Makes a catalogue, and tells what was left out of it.
+    ///
+    /// A name is one tool's, in all its spellings and aliases: a plugin cannot
+    /// bring a second `exec` by calling it `Bash`.
+    #[must_use]
+    pub fn new(tools: impl IntoIterator<Item = Tool>) -> (Self, Vec<Warning>) {
+        let (mut listed, mut warnings): (Vec<Listed>, _) = (Vec::new(), Vec::new());
+        for tool in tools {
+            let canonical = canonical(&tool.name).into_owned();
+            if !matches!(Entry::parse(&canonical, ""), Ok(Entry::Name(_))) {
+                warnings.push(Warning::Unnameable { tool: short(&tool.name) });
+            } else if tool.origin != Origin::Native && is_known(&canonical) {
+                warnings.push(Warning::Clash { tool: tool.name });
+            } else {
+                listed.push(Listed { canonical, tool });
+            }
+        }
+        // Stable, so that of two with one name the first stays; the product's own before others'.
+        listed.sort_by(|a, b| {
+            let is_foreign = |listed: &Listed| listed.tool.origin != Origin::Native;
+            (&a.canonical, is_foreign(a)).cmp(&(&b.canonical, is_foreign(b)))
+        });
+        let mut tools: Vec<Listed> = Vec::with_capacity(listed.len());
+        for next in listed {
+            match tools.last() {
+                Some(last) if last.canonical == next.canonical => {
+                    warnings.push(Warning::Clash { tool: next.tool.name });
+                }
+                Some(_) | None => tools.push(next),
+            }
+        }
+        let places =
+            tools.iter().enumerate().map(|(at, tool)| (tool.canonical.clone(), at)).collect();
+        let mut core = ToolSet::empty(tools.len());
+        for (at, listed) in tools.iter().enumerate() {
+            if listed.tool.origin == Origin::Native {
+                core.insert(at);
+            }
+        }
+        (Self { tools, places, core }, warnings)
+    }
+
+    /// How many tools there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.tools.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// The tool that a model or a person means by a name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Tool> {
+        self.place(name).and_then(|at| self.tools.get(at)).map(|listed| &listed.tool)
+    }
+
+    pub(crate) fn place(&self, name: &str) -> Option<usize> {
+        self.places.get(canonical(name).as_ref()).copied()
+    }
+
+    pub(crate) fn name(&self, at: usize) -> &str {
+        self.tools.get(at).map_or("", |listed| &listed.canonical)
+    }
+
+    pub(crate) fn registered(&self, at: usize) -> &str {
+        self.tools.get(at).map_or("", |listed| &listed.tool.name)
+    }
+
+    /// The product's own tools.
+    pub(crate) const fn core(&self) -> &ToolSet {
+        &self.core
+    }
+
+    /// Which tools an entry covers.
+    pub(crate) fn covered(&self, entry: &Entry, mode: Mode) -> ToolSet {
+        let mut set = ToolSet::empty(self.tools.len());
+        if let (Entry::Name(name), Mode::Allow) = (entry, mode) {
+            match self.places.get(name) {
+                Some(at) => set.insert(*at),
+                None => self.add_plugin(name, &mut set),
+            }
+            return set;
+        }
+        for (at, listed) in self.tools.iter().enumerate() {
+            let with_principal = mode == Mode::Deny || matches!(entry, Entry::Group { .. });
+            let principal = principal_of(&listed.canonical).filter(|_| with_principal);
+            if entry.covers(&listed.canonical, &listed.tool.origin, mode)
+                || principal.is_some_and(|name| entry.covers(name, &Origin::Native, mode))
+            {
+                set.insert(at);
+            }
+        }
+        if let (Entry::Name(name), true) = (entry, set.is_empty()) {
+            self.add_plugin(name, &mut set);
+        }
+        set
+    }
+
+    /// A plugin's bare id stands for its tools, where no tool has that name.
+    fn add_plugin(&self, id: &str, set: &mut ToolSet) {
+        if is_known(id) {
+            return;
+        }
+        for (at, listed) in self.tools.iter().enumerate() {
+            if matches!(&listed.tool.origin, Origin::Plugin(plugin) if plugin.to_lowercase() == id)
+            {
+                set.insert(at);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn covers(&self, tool: &str, origin: &Origin, mode: Mode) -> bool {
+        match self {
+            Self::All => true,
+            Self::Name(name) => name == tool,
+            // An allowance is for what is named; a denial for what is meant.
+            Self::Glob(glob) => {
+                super::glob::matches(glob, tool)
+                    || (mode == Mode::Deny
+                        && *origin == Origin::Native
+                        && aliases_of(tool).any(|alias| super::glob::matches(glob, alias)))
+            }
+            Self::Group { members, .. } => match (members, origin) {
+                (Members::Fixed(tools), Origin::Native) => tools.contains(&tool),
+                (Members::Native, Origin::Native)
+                | (Members::Plugins, Origin::Plugin(_))
+                | (Members::Mcp, Origin::Mcp(_)) => true,
+                (Members::Plugin(id), Origin::Plugin(plugin))
+                | (Members::Server(id), Origin::Mcp(plugin)) => *id == plugin.to_lowercase(),
+                (
+                    Members::Fixed(_)
+                    | Members::Native
+                    | Members::Plugins
+                    | Members::Mcp
+                    | Members::Plugin(_)
+                    | Members::Server(_)
+                    | Members::Unknown,
+                    _,
+                ) => false,
+            },
+        }
+    }
+}

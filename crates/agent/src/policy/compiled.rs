@@ -1,0 +1,274 @@
+//! The policy of one agent, compiled: made when settings or tools change, asked for every turn.
+
+use std::sync::Arc;
+
+use holdfast_types::ModelId;
+
+use super::{
+    action::Actions,
+    approval::Gates,
+    catalog::Catalog,
+    defaults::Defaults,
+    entry::{Entry, Mode},
+    error::{Error, Warning, short},
+    exec::ExecSettings,
+    glob,
+    layer::Layer,
+    settings::{ChatRule, Policy, Settings},
+    sieve::{Binder, Covers, Sieve},
+    subject::Subject,
+    view::View,
+    visibility::Shown,
+};
+
+/// The longest list of providers, chats or filters.
+const MOST: usize = 256;
+
+/// What a behaviour's toolbox need not name: commands, files and the basics (spec TOL-034).
+const ALWAYS: [&str; 8] = [
+    "group:fs",
+    "group:runtime",
+    "group:sessions",
+    "group:memory",
+    "group:messaging",
+    "todo",
+    "worklog",
+    "event",
+];
+
+/// The tool policy of one agent, bound to the tools that there are.
+#[derive(Debug)]
+pub struct Compiled {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) profile: Sieve,
+    pub(crate) tenant: Scope,
+    pub(crate) agent: Scope,
+    pub(crate) defaults: BoundDefaults,
+    pub(crate) always: Covers,
+    pub(crate) spawn_depth: u8,
+    /// The tenant's and the agent's: neither shows what the other hides.
+    pub(crate) filters: [Vec<(Shown, Covers)>; 2],
+    pub(crate) gates: Gates,
+    pub(crate) exec: ExecSettings,
+    pub(crate) actions: Actions,
+    warnings: Vec<Warning>,
+}
+
+/// What a tenant or an agent wrote.
+#[derive(Debug)]
+pub(crate) struct Scope {
+    pub(crate) own: Sieve,
+    pub(crate) only: Option<Covers>,
+    pub(crate) providers: Vec<(ModelKey, Sieve)>,
+    pub(crate) chats: Vec<(ChatRule, Sieve)>,
+    pub(crate) sandbox: Sieve,
+    pub(crate) subagents: Sieve,
+}
+
+#[derive(Debug)]
+pub(crate) struct BoundDefaults {
+    pub(crate) providers: Vec<(ModelKey, Covers)>,
+    pub(crate) groups: Covers,
+    pub(crate) sandbox: Covers,
+    pub(crate) subagents: Covers,
+}
+
+/// A provider, or some of its models.
+#[derive(Debug)]
+pub(crate) struct ModelKey {
+    provider: String,
+    model: Option<String>,
+}
+
+impl ModelKey {
+    fn new(key: &str) -> Self {
+        let key = key.trim().to_lowercase();
+        match key.split_once(['/', ':']) {
+            Some((provider, model)) => {
+                Self { provider: provider.to_owned(), model: Some(model.to_owned()) }
+            }
+            None => Self { provider: key, model: None },
+        }
+    }
+
+    pub(crate) fn is_of(&self, model: &ModelId) -> bool {
+        glob::matches(&self.provider, &model.provider().to_lowercase())
+            && self.model.as_ref().is_none_or(|key| glob::matches(key, &model.id().to_lowercase()))
+    }
+
+    /// How closely it names a model: the closest one's profile counts.
+    pub(crate) fn closeness(&self) -> (bool, usize) {
+        let letters = |text: &str| text.chars().filter(|c| !matches!(c, '*' | '?')).count();
+        let model = self.model.as_deref();
+        (model.is_some(), letters(&self.provider) + model.map_or(0, letters))
+    }
+}
+
+impl Compiled {
+    /// Binds what is written to the tools that there are.
+    ///
+    /// # Errors
+    ///
+    /// If an entry could never name a tool, a list is too long, a window or a scope is none.
+    pub fn new(
+        catalog: Arc<Catalog>,
+        defaults: &Defaults,
+        tenant: &Settings,
+        agent: &Settings,
+    ) -> Result<Self, Error> {
+        let mut binder = Binder { catalog: &catalog, warnings: Vec::new() };
+        let profile = profile(&mut binder, tenant, agent)?;
+        let tenant_scope = scope(&mut binder, tenant, "tools", Layer::Global)?;
+        let agent_scope = scope(&mut binder, agent, "agent.tools", Layer::Agent)?;
+        let filters =
+            [filters(&mut binder, tenant, "tools")?, filters(&mut binder, agent, "agent.tools")?];
+        let bound = BoundDefaults::new(&mut binder, defaults)?;
+        let always = binder.only(&ALWAYS.map(str::to_owned), "meta tools")?;
+        let gates = Gates::new(&mut binder, &tenant.approvals, &agent.approvals)?;
+        // What the product itself lists is no tenant's mistake.
+        let is_theirs = |warning: &Warning| match warning {
+            Warning::Unknown { at, .. } | Warning::CoreKept { at } => {
+                at.starts_with("tools") || at.starts_with("agent.tools")
+            }
+            Warning::Unnameable { .. } | Warning::Clash { .. } => true,
+        };
+        let mut warnings = binder.warnings;
+        warnings.retain(is_theirs);
+        let depths = [tenant.spawn_depth, agent.spawn_depth];
+        Ok(Self {
+            profile,
+            tenant: tenant_scope,
+            agent: agent_scope,
+            defaults: bound,
+            always,
+            spawn_depth: depths.into_iter().flatten().min().unwrap_or(1),
+            filters,
+            gates,
+            exec: tenant.exec.with(&agent.exec)?,
+            actions: tenant.actions.with(&agent.actions)?,
+            warnings,
+            catalog,
+        })
+    }
+
+    /// What in the settings works, and probably not as meant.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// What is left for a turn.
+    #[must_use]
+    pub fn view<'c>(&'c self, subject: &Subject) -> View<'c> {
+        View::new(self, subject)
+    }
+}
+
+/// Layer 1: the agent's profile, or else its tenant's with what either allows besides.
+fn profile(binder: &mut Binder<'_>, tenant: &Settings, agent: &Settings) -> Result<Sieve, Error> {
+    let (profile, also_allow, at) = match agent.profile {
+        Some(profile) => (Some(profile), agent.also_allow.clone(), "agent.tools"),
+        None => {
+            let both = [tenant.also_allow.as_slice(), agent.also_allow.as_slice()].concat();
+            (tenant.profile, both, "tools")
+        }
+    };
+    let policy = Policy { profile, also_allow, ..Policy::default() };
+    // The lists are read, and warned of, again where they are written.
+    let warned = binder.warnings.len();
+    let sieve = binder.bind(&policy, at, Layer::Profile)?;
+    binder.warnings.truncate(warned);
+    Ok(sieve)
+}
+
+fn filters(
+    binder: &mut Binder<'_>,
+    settings: &Settings,
+    root: &str,
+) -> Result<Vec<(Shown, Covers)>, Error> {
+    check_length(settings.visibility.len(), root, "visibility")?;
+    let mut filters = Vec::with_capacity(settings.visibility.len());
+    for (at, filter) in settings.visibility.iter().enumerate() {
+        let at = format!("{root}.visibility[{at}]");
+        filters.push((Shown::new(filter, &at)?, binder.denied(&filter.tools, &at)?));
+    }
+    Ok(filters)
+}
+
+fn scope(
+    binder: &mut Binder<'_>,
+    settings: &Settings,
+    root: &str,
+    layer: Layer,
+) -> Result<Scope, Error> {
+    check_length(settings.by_provider.len(), root, "by_provider")?;
+    check_length(settings.chats.len(), root, "chats")?;
+    let by_layer = match layer {
+        Layer::Agent => Layer::AgentProvider,
+        Layer::Profile
+        | Layer::ProviderProfile
+        | Layer::Global
+        | Layer::GlobalProvider
+        | Layer::AgentProvider
+        | Layer::Chat
+        | Layer::Sandbox
+        | Layer::Subagent => Layer::GlobalProvider,
+    };
+    let mut providers = Vec::new();
+    for (key, policy) in &settings.by_provider {
+        // A key has the form of an entry.
+        Entry::parse(key, &format!("{root}.by_provider"))?;
+        let at = format!("{root}.by_provider[{}]", short(key));
+        providers.push((ModelKey::new(key), binder.bind(policy, &at, by_layer)?));
+    }
+    let mut chats = Vec::new();
+    for (at, rule) in settings.chats.iter().enumerate() {
+        let at = format!("{root}.chats[{at}].policy");
+        chats.push((rule.clone(), binder.bind(&rule.policy, &at, Layer::Chat)?));
+    }
+    let only = match &settings.tools {
+        Some(list) => Some(binder.only(list, &format!("{root}.tools"))?),
+        None => None,
+    };
+    let mut everywhere = settings.everywhere();
+    everywhere.profile = None;
+    let sandbox = format!("{root}.sandbox");
+    let subagents = format!("{root}.subagents");
+    Ok(Scope {
+        own: binder.bind(&everywhere, root, layer)?,
+        only,
+        providers,
+        chats,
+        sandbox: binder.bind(&settings.sandbox, &sandbox, Layer::Sandbox)?,
+        subagents: binder.bind(&settings.subagents, &subagents, Layer::Subagent)?,
+    })
+}
+
+fn check_length(got: usize, root: &str, field: &str) -> Result<(), Error> {
+    if got > MOST {
+        return Err(Error::TooMany { at: format!("{root}.{field}"), got, limit: MOST });
+    }
+    Ok(())
+}
+
+impl BoundDefaults {
+    fn new(binder: &mut Binder<'_>, defaults: &Defaults) -> Result<Self, Error> {
+        let mut providers = Vec::new();
+        for denial in defaults.providers {
+            let at = format!("the default list for `{}`", denial.key);
+            providers.push((ModelKey::new(denial.key), binder.denied(denial.deny, &at)?));
+        }
+        Ok(Self {
+            providers,
+            groups: binder.denied(defaults.groups, "the default list for groups")?,
+            sandbox: binder.denied(defaults.sandbox, "the default list without isolation")?,
+            subagents: binder.denied(defaults.subagents, "the default list for subagents")?,
+        })
+    }
+}
+
+impl Covers {
+    pub(crate) fn entry_text(&self, catalog: &Catalog, at: usize, mode: Mode) -> Option<String> {
+        self.entry(catalog, at, mode).map(ToString::to_string)
+    }
+}

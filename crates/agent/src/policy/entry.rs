@@ -1,0 +1,113 @@
+//! One entry of a list, as it is written and as it is meant.
+
+use super::{
+    error::{Error, short},
+    glob,
+    group::{Members, members},
+    name::{canonical, is_known},
+};
+
+/// The longest entry, in characters.
+pub(crate) const LONGEST: usize = 128;
+
+/// The longest list.
+const MOST: usize = 512;
+
+/// What an entry stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// Every tool.
+    All,
+    /// One tool, by its canonical name; or a plugin, by its id.
+    Name(String),
+    /// Every tool with a name of this form.
+    Glob(String),
+    /// A group.
+    Group { word: String, members: Members },
+}
+
+/// What an entry is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It allows.
+    Allow,
+    /// It denies.
+    Deny,
+}
+
+impl Entry {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    ///
+    /// If no tool could have such a name.
+    pub(crate) fn parse(text: &str, at: &str) -> Result<Self, Error> {
+        let text = text.trim();
+        let is_odd = |c: char| c.is_control() || c.is_whitespace();
+        if text.is_empty() || text.chars().count() > LONGEST || text.contains(is_odd) {
+            return Err(Error::Entry { at: at.to_owned(), entry: short(text) });
+        }
+        Ok(Self::read(text))
+    }
+
+    /// Reads an entry that someone else has checked, or has not.
+    pub(crate) fn read(text: &str) -> Self {
+        let lower = text.trim().to_lowercase();
+        if lower.chars().all(|c| c == '*') && !lower.is_empty() {
+            Self::All
+        } else if let Some(word) = lower.strip_prefix("group:") {
+            Self::Group { word: word.to_owned(), members: members(word) }
+        } else if glob::is_pattern(&lower) {
+            Self::Glob(lower)
+        } else {
+            Self::Name(canonical(&lower).into_owned())
+        }
+    }
+
+    /// Whether it names something of the product's own, be it there or not.
+    pub(crate) fn is_of_core(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Name(name) => is_known(name),
+            Self::Glob(_) => false,
+            Self::Group { members, .. } => matches!(members, Members::Fixed(_) | Members::Native),
+        }
+    }
+
+    /// Whether it may cover nothing today without being a mistake: a plugin's tools come and go.
+    pub(crate) fn may_be_empty(&self) -> bool {
+        match self {
+            Self::All => true,
+            Self::Name(name) => is_known(name),
+            Self::Glob(_) => false,
+            Self::Group { members, .. } => {
+                matches!(
+                    members,
+                    Members::Fixed(_) | Members::Native | Members::Plugins | Members::Mcp
+                )
+            }
+        }
+    }
+}
+
+/// Reads a list.
+///
+/// # Errors
+///
+/// If it is too long, or an entry could never name a tool.
+pub(crate) fn parse_all<T: AsRef<str>>(list: &[T], at: &str) -> Result<Vec<Entry>, Error> {
+    if list.len() > MOST {
+        return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MOST });
+    }
+    list.iter().map(|text| Entry::parse(text.as_ref(), at)).collect()
+}
+
+impl std::fmt::Display for Entry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::All => f.write_str("*"),
+            Self::Name(text) | Self::Glob(text) => f.write_str(text),
+            Self::Group { word, .. } => write!(f, "group:{word}"),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Words that stand for many tools: `group:fs`, `group:web` … (spec POL-002).
+
+/// A group whose members are fixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Group {
+    /// Its word after `group:`.
+    pub name: &'static str,
+    /// Its tools, by canonical name. Their companions belong to it too.
+    pub tools: &'static [&'static str],
+}
+
+const fn group(name: &'static str, tools: &'static [&'static str]) -> Group {
+    Group { name, tools }
+}
+
+/// The fixed groups.
+pub const GROUPS: &[Group] = &[
+    group("automation", &["cron", "gateway"]),
+    group("fs", &["read", "write", "edit", "apply_patch"]),
+    group("image", &["image"]),
+    group("memory", &["memory_search", "memory_get"]),
+    group("messaging", &["message"]),
+    group("nodes", &["nodes"]),
+    group("runtime", &["exec", "process"]),
+    group(
+        "sessions",
+        &[
+            "sessions_spawn",
+            "sessions_send",
+            "sessions_list",
+            "sessions_history",
+            "session_status",
+            "agents_list",
+        ],
+    ),
+    group("tts", &["tts"]),
+    group("ui", &["browser", "canvas"]),
+    group("web", &["web_search", "web_fetch"]),
+];
+
+/// What a `group:` word stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Members {
+    /// A fixed group's tools.
+    Fixed(&'static [&'static str]),
+    /// All tools that the product itself brings.
+    Native,
+    /// All tools of plugins.
+    Plugins,
+    /// All tools of MCP servers.
+    Mcp,
+    /// The tools of one plugin.
+    Plugin(String),
+    /// The tools of one MCP server.
+    Server(String),
+    /// Nothing: there is no such group.
+    Unknown,
+}
+
+/// Reads the word after `group:`, in lower case.
+pub(crate) fn members(word: &str) -> Members {
+    match word {
+        // The names that the replicated products give to it.
+        "native" | "lurkbot" | "openclaw" | "holdfast" => Members::Native,
+        "plugins" => Members::Plugins,
+        "mcp" => Members::Mcp,
+        word => match (word.split_once(':'), GROUPS.iter().find(|group| group.name == word)) {
+            (Some(("plugin", id)), _) if !id.is_empty() => Members::Plugin(id.to_owned()),
+            (Some(("mcp", server)), _) if !server.is_empty() => Members::Server(server.to_owned()),
+            (_, Some(group)) => Members::Fixed(group.tools),
+            (_, None) => Members::Unknown,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::name::NATIVE;
+
+    #[test]
+    fn every_group_has_the_tools_that_its_table_says() {
+        for (word, tools) in [
+            ("memory", "memory_search memory_get"),
+            ("web", "web_search web_fetch"),
+            ("fs", "read write edit apply_patch"),
+            ("runtime", "exec process"),
+            (
+                "sessions",
+                "sessions_spawn sessions_send sessions_list sessions_history session_status \
+                 agents_list",
+            ),
+            ("ui", "browser canvas"),
+            ("automation", "cron gateway"),
+            ("messaging", "message"),
+            ("nodes", "nodes"),
+            ("tts", "tts"),
+            ("image", "image"),
+        ] {
+            let Members::Fixed(found) = members(word) else { panic!("{word} is no fixed group") };
+            assert_eq!(found.to_vec(), tools.split_whitespace().collect::<Vec<_>>(), "{word}");
+        }
+    }
+
+    #[test]
+    fn each_tool_of_the_catalogue_is_in_exactly_one_group() {
+        for tool in NATIVE {
+            let groups = GROUPS.iter().filter(|group| group.tools.contains(&tool)).count();
+            assert_eq!(groups, 1, "{tool}");
+        }
+    }
+
+    #[test]
+    fn the_groups_of_plugins_and_servers_are_read_by_their_ids() {
+        assert_eq!(members("plugin:jira"), Members::Plugin("jira".into()));
+        assert_eq!(members("mcp:github"), Members::Server("github".into()));
+        assert_eq!(members("mcp"), Members::Mcp);
+        for alias in ["native", "lurkbot", "openclaw"] {
+            assert_eq!(members(alias), Members::Native, "{alias}");
+        }
+        for unknown in ["", "plugin:", "nothing", "fs:x", "文件"] {
+            assert_eq!(members(unknown), Members::Unknown, "{unknown}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Ready-made allow-lists for an agent's purpose (spec POL-001).
+
+use serde::{Deserialize, Serialize};
+
+/// A ready-made allow-list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Profile {
+    /// It can tell its own status, and nothing else.
+    Minimal,
+    /// Files, commands, sessions, memory, images.
+    Coding,
+    /// Messages, and the sessions they belong to.
+    Messaging,
+    /// Everything.
+    Full,
+}
+
+impl Profile {
+    /// What it allows, as a tenant would write it.
+    #[must_use]
+    pub const fn allow(self) -> &'static [&'static str] {
+        match self {
+            Self::Minimal => &["session_status"],
+            Self::Coding => {
+                &["group:fs", "group:runtime", "group:sessions", "group:memory", "image"]
+            }
+            Self::Messaging => &[
+                "group:messaging",
+                "sessions_list",
+                "sessions_history",
+                "sessions_send",
+                "session_status",
+            ],
+            Self::Full => &["*"],
+        }
+    }
+
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimal => "minimal",
+            Self::Coding => "coding",
+            Self::Messaging => "messaging",
+            Self::Full => "full",
+        }
+    }
+}

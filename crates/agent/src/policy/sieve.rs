@@ -1,0 +1,142 @@
+//! A policy bound to the catalogue: what it lets through, as sets.
+
+use super::{
+    catalog::Catalog,
+    entry::{Entry, Mode, parse_all},
+    error::{Error, Warning},
+    layer::Layer,
+    set::ToolSet,
+    settings::Policy,
+};
+
+/// The entries of a list, and what they cover together.
+#[derive(Debug, Clone)]
+pub(crate) struct Covers {
+    entries: Vec<Entry>,
+    pub(crate) set: ToolSet,
+    /// Where the list is written.
+    pub(crate) at: String,
+}
+
+impl Covers {
+    pub(crate) fn new(catalog: &Catalog, entries: Vec<Entry>, mode: Mode, at: String) -> Self {
+        let mut set = ToolSet::empty(catalog.len());
+        for entry in &entries {
+            set.add(&catalog.covered(entry, mode));
+        }
+        Self { entries, set, at }
+    }
+
+    /// The first entry that covers a tool.
+    pub(crate) fn entry(&self, catalog: &Catalog, at: usize, mode: Mode) -> Option<&Entry> {
+        self.entries.iter().find(|entry| catalog.covered(entry, mode).contains(at))
+    }
+}
+
+/// One policy, bound to the catalogue.
+#[derive(Debug, Clone)]
+pub(crate) struct Sieve {
+    /// The profile with what is allowed besides.
+    pub(crate) profile: Option<Covers>,
+    /// What is allowed, with what is allowed besides; `None` is all.
+    pub(crate) allow: Option<Covers>,
+    /// What is denied.
+    pub(crate) deny: Covers,
+    /// What it lifts of a default list.
+    pub(crate) lifts: ToolSet,
+}
+
+/// Binds policies to a catalogue and gathers what is odd about them.
+#[derive(Debug)]
+pub(crate) struct Binder<'c> {
+    pub(crate) catalog: &'c Catalog,
+    pub(crate) warnings: Vec<Warning>,
+}
+
+impl Binder<'_> {
+    /// Binds a policy that is written at a place.
+    pub(crate) fn bind(&mut self, policy: &Policy, at: &str, layer: Layer) -> Result<Sieve, Error> {
+        let also_at = format!("{at}.also_allow");
+        let also = self.read(&policy.also_allow, &also_at, Mode::Allow)?;
+        let lifts = Covers::new(self.catalog, also.clone(), Mode::Allow, also_at).set;
+        let profile = match policy.profile {
+            Some(profile) => {
+                let mut entries = parse_all(profile.allow(), at)?;
+                entries.extend(also.clone());
+                Some(self.allowing(entries, format!("{at}.profile = {}", profile.as_str())))
+            }
+            None => None,
+        };
+        let allow = match &policy.allow {
+            Some(list) if !list.is_empty() => {
+                let at = format!("{at}.allow");
+                let mut entries = self.read(list, &at, Mode::Allow)?;
+                let of_core = self.names_core(&entries);
+                entries.extend(also);
+                let mut covers = self.allowing(entries, at.clone());
+                // A list of plugins' tools is about plugins; the product's own stay (spec POL-007).
+                if !of_core && !matches!(layer, Layer::Sandbox | Layer::Subagent) {
+                    covers.set.add(self.catalog.core());
+                    self.warnings.push(Warning::CoreKept { at });
+                }
+                Some(covers)
+            }
+            Some(_) | None => None,
+        };
+        let deny_at = format!("{at}.deny");
+        let deny = self.read(&policy.deny, &deny_at, Mode::Deny)?;
+        Ok(Sieve { profile, allow, deny: self.denying(deny, deny_at), lifts })
+    }
+
+    /// Binds a list that names the only tools there are: nothing is added to it.
+    pub(crate) fn only(&mut self, list: &[String], at: &str) -> Result<Covers, Error> {
+        let entries = self.read(list, at, Mode::Allow)?;
+        Ok(Covers::new(self.catalog, entries, Mode::Allow, at.to_owned()))
+    }
+
+    /// Binds a list that denies.
+    pub(crate) fn denied<T: AsRef<str>>(&mut self, list: &[T], at: &str) -> Result<Covers, Error> {
+        let entries = self.read(list, at, Mode::Deny)?;
+        Ok(self.denying(entries, at.to_owned()))
+    }
+
+    fn read<T: AsRef<str>>(
+        &mut self,
+        list: &[T],
+        at: &str,
+        mode: Mode,
+    ) -> Result<Vec<Entry>, Error> {
+        let entries = parse_all(list, at)?;
+        for entry in &entries {
+            if !entry.may_be_empty() && self.catalog.covered(entry, mode).is_empty() {
+                let (at, entry) = (at.to_owned(), entry.to_string());
+                self.warnings.push(Warning::Unknown { at, entry });
+            }
+        }
+        Ok(entries)
+    }
+
+    fn names_core(&self, entries: &[Entry]) -> bool {
+        let is_core = |entry: &Entry| {
+            entry.is_of_core()
+                || !self.catalog.covered(entry, Mode::Allow).and(self.catalog.core()).is_empty()
+        };
+        entries.iter().any(is_core)
+    }
+
+    fn allowing(&self, entries: Vec<Entry>, at: String) -> Covers {
+        let mut covers = Covers::new(self.catalog, entries, Mode::Allow, at);
+        // Whoever may run commands can change files anyway (spec POL-006).
+        if let (Some(exec), Some(patch)) =
+            (self.catalog.place("exec"), self.catalog.place("apply_patch"))
+            && covers.set.contains(exec)
+        {
+            covers.set.insert(patch);
+        }
+        covers
+    }
+
+    fn denying(&self, entries: Vec<Entry>, at: String) -> Covers {
+        Covers::new(self.catalog, entries, Mode::Deny, at)
+    }
+}

@@ -1,0 +1,65 @@
+//! What the nine layers promise.
+
+use std::sync::Arc;
+
+use holdfast_types::SessionKind;
+use serde_json::{Value, json};
+
+use super::{Catalog, Compiled, Decision, Defaults, NATIVE, Origin, Settings, Subject, Tool, View};
+
+mod calls;
+mod layers;
+mod properties;
+mod variants;
+mod visibility;
+
+/// The 24, some companions, a plugin's and two servers' tools.
+fn catalog() -> Arc<Catalog> {
+    let beside = ["append_file", "delete_file", "list_files", "git", "email", "todo"];
+    let mut tools: Vec<Tool> = NATIVE.iter().copied().chain(beside).map(Tool::native).collect();
+    for (name, origin) in [
+        ("jira_search", Origin::Plugin("jira".into())),
+        ("jira_create", Origin::Plugin("jira".into())),
+        ("mcp_github_issues", Origin::Mcp("github".into())),
+        ("mcp_weather_今天", Origin::Mcp("weather".into())),
+    ] {
+        tools.push(Tool { name: name.into(), origin });
+    }
+    Arc::new(Catalog::new(tools).0)
+}
+
+fn settings(json: Value) -> Settings {
+    Settings::parse(&json.to_string()).unwrap()
+}
+
+fn compiled(tenant: Value, agent: Value) -> Compiled {
+    let (tenant, agent) = (settings(tenant), settings(agent));
+    Compiled::new(catalog(), &Defaults::shipped(), &tenant, &agent).unwrap()
+}
+
+/// A tenant's policy and nothing else.
+fn policy(tenant: Value) -> Compiled {
+    compiled(tenant, json!({}))
+}
+
+fn main() -> Subject {
+    Subject { is_owner: true, ..Subject::new(SessionKind::Main) }
+}
+
+fn is_allowed(view: &View<'_>, tool: &str) -> bool {
+    matches!(view.decide(tool), Decision::Allow | Decision::NeedApproval { .. })
+}
+
+/// The layer and the rule that deny a tool, or `allow`.
+fn told(view: &View<'_>, tool: &str) -> String {
+    let explanation = view.explain(tool);
+    match explanation.number {
+        Some(number) => format!("{number}: {}", explanation.reason),
+        None => format!("{}: {}", explanation.decision, explanation.reason),
+    }
+}
+
+#[test]
+fn the_catalogue_that_these_tests_stand_on_lost_no_tool() {
+    assert_eq!(catalog().len(), 34);
+}

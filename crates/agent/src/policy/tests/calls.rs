@@ -1,0 +1,233 @@
+//! What is decided of a call once it is known what it is asked to do.
+
+use holdfast_types::SessionKind;
+use serde_json::{Value, json};
+
+use super::{compiled, main, policy};
+use crate::policy::{
+    Access, ActionRequest, Decision, ExecReason, FsScope, Hosting, Place, Reason, Rule,
+    SandboxMode, Subject,
+};
+
+const PROTECTED: Decision = Decision::NeedApproval { reason: Reason::Protected };
+
+fn out_of(access: &'static str) -> Decision {
+    Decision::Deny { layer: Place::Action, rule: Rule::OutOfScope { access } }
+}
+
+fn call(tenant: Value, subject: &Subject, tool: &str, input: Value) -> Decision {
+    policy(tenant).view(subject).decide_call(tool, &input)
+}
+
+fn subagent() -> Subject {
+    Subject { depth: 1, ..Subject::new(SessionKind::Subagent) }
+}
+
+#[test]
+fn a_denied_tool_is_denied_whatever_it_is_asked_to_do() {
+    let tenant = json!({"deny": ["exec"], "exec": {"security": "full"}});
+    let decision = call(tenant, &main(), "bash", json!({"command": "ls"}));
+
+    let list = "tools.deny".to_owned();
+    let layer = Place::Layer(crate::policy::Layer::Global);
+    assert_eq!(
+        decision,
+        Decision::Deny { layer, rule: Rule::Denied { entry: "exec".to_owned(), list } }
+    );
+}
+
+#[test]
+fn commands_run_in_a_sandbox_and_are_held_back_outside_one() {
+    let outside = Subject { sandbox: SandboxMode::Off, ..main() };
+    let ls = || json!({"command": "ls -l"});
+    let refused = |reason| Decision::Deny { layer: Place::Exec, rule: Rule::Command(reason) };
+
+    assert_eq!(call(json!({}), &main(), "exec", ls()), Decision::Allow);
+    assert_eq!(call(json!({}), &outside, "exec", ls()), refused(ExecReason::Denied));
+    assert_eq!(call(json!({}), &main(), "exec", json!({})), refused(ExecReason::Empty));
+
+    let listed = json!({"exec": {
+        "security": "allowlist", "ask": "on-miss", "allowlist": [{"pattern": "ls"}],
+    }});
+    for (command, decision) in [
+        ("ls -l", Decision::Allow),
+        ("rm x", Decision::NeedApproval { reason: Reason::Command(ExecReason::Miss) }),
+        ("ls; rm x", Decision::NeedApproval { reason: Reason::Command(ExecReason::Miss) }),
+        ("ls $(rm x)", refused(ExecReason::Substitution)),
+    ] {
+        let input = json!({"command": command});
+        assert_eq!(call(listed.clone(), &outside, "run_command", input), decision, "{command}");
+    }
+    let variables = json!({"command": "ls", "env": {"PATH": "."}});
+    let reason = Reason::Command(ExecReason::Environment);
+    assert_eq!(
+        call(listed.clone(), &outside, "exec", variables.clone()),
+        Decision::NeedApproval { reason }
+    );
+    assert_eq!(call(json!({}), &main(), "exec", variables), Decision::Allow);
+    let none = json!({"command": "ls", "env": {}});
+    assert_eq!(call(listed, &outside, "exec", none), Decision::Allow);
+}
+
+#[test]
+fn commands_may_be_forbidden_or_asked_about_altogether() {
+    let asked = json!({"actions": {"exec": "ask"}});
+    let denied = json!({"actions": {"exec": "deny"}});
+    let ask = Decision::NeedApproval { reason: Reason::Exec };
+    let deny = Decision::Deny { layer: Place::Action, rule: Rule::NoExec };
+
+    for tool in ["exec", "process", "git"] {
+        let input = json!({"command": "ls"});
+        assert_eq!(call(asked.clone(), &main(), tool, input.clone()), ask, "{tool}");
+        assert_eq!(call(denied.clone(), &main(), tool, input), deny, "{tool}");
+    }
+    let both = compiled(asked, json!({"actions": {"exec": "allow"}}));
+    let input = json!({"command": "ls"});
+    assert_eq!(both.view(&main()).decide_call("exec", &input), ask);
+}
+
+#[test]
+fn writing_to_what_an_agent_is_needs_approval() {
+    for (tool, input) in [
+        ("write", json!({"path": "self.md", "content": "x"})),
+        ("create_file", json!({"path": "./Role.md"})),
+        ("edit", json!({"path": "behaviors/do.yaml"})),
+        ("delete_file", json!({"path": "behaviors"})),
+        ("append_file", json!({"file": ".git/config"})),
+        ("apply_patch", json!({"patch": "--- a/x.md\n+++ b/self.md\n@@ -1 +1 @@\n"})),
+        ("apply_patch", json!({"input": "*** Begin Patch\n*** Update File: self.md\n"})),
+        ("apply_patch", json!({"patch": "rename from self.md\nrename to x.md\n"})),
+        ("apply_patch", json!({"patch": "--- x.md\n+++ \"b/self.md\"\n"})),
+        ("apply_patch", json!({"patch": "--- self.md\n+++ /dev/null\n"})),
+        ("apply_patch", json!({"patch": "diff --git a/self.md b/self.md\ndeleted file mode 1\n"})),
+        ("apply_patch", json!({"patch": "unreadable"})),
+        ("write", json!({"target": "self.md"})),
+    ] {
+        assert_eq!(call(json!({}), &main(), tool, input.clone()), PROTECTED, "{tool} {input}");
+    }
+    for (tool, input) in [
+        ("write", json!({"path": "notes/self.md"})),
+        ("read", json!({"path": "self.md"})),
+        ("apply_patch", json!({"patch": "--- /dev/null\n+++ b/notes/new.md\n--- self.md\n"})),
+    ] {
+        assert_eq!(call(json!({}), &main(), tool, input), Decision::Allow, "{tool}");
+    }
+}
+
+#[test]
+fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
+    let tenant = json!({"approvals": {
+        "tools": {"email": "never", "web_*": "always", "write": "never"}, "protected": ["plans"],
+    }});
+    let agent = json!({"approvals": {"tools": {"web_fetch": "never", "read": "always"}}});
+    let compiled = compiled(tenant, agent);
+    let view = compiled.view(&Subject::new(SessionKind::Main));
+    let always = Decision::NeedApproval { reason: Reason::Always };
+
+    for (tool, input, decision) in [
+        ("email", json!({}), Decision::Allow),
+        ("web_fetch", json!({}), always.clone()),
+        ("read", json!({"path": "a"}), always.clone()),
+        ("write", json!({"path": "self.md"}), Decision::Allow),
+        ("edit", json!({"path": "plans/a.md"}), PROTECTED),
+        ("read", json!({"path": "../a"}), out_of("read")),
+    ] {
+        assert_eq!(view.decide_call(tool, &input), decision, "{tool}");
+    }
+    let shipped = policy(json!({}));
+    assert_eq!(shipped.view(&main()).decide("email"), always);
+    assert_eq!(shipped.view(&main()).explain("email").decision, "approval");
+}
+
+#[test]
+fn a_command_on_someone_s_node_needs_approval() {
+    for (input, decision) in [
+        (json!({"op": "list"}), Decision::Allow),
+        (json!({"action": "status"}), Decision::Allow),
+        (json!({"op": "exec", "command": "ls"}), PROTECTED),
+        (json!({"action": "list", "op": "exec"}), PROTECTED),
+        (json!({}), PROTECTED),
+    ] {
+        assert_eq!(call(json!({}), &main(), "nodes", input.clone()), decision, "{input}");
+    }
+}
+
+#[test]
+fn no_path_leaves_the_workspace_and_scopes_narrow_it() {
+    let tenant = json!({"actions": {
+        "root": {"read": ["notes", "src/**"], "write": ["notes"]},
+        "subagent": {"write": ["notes/work"]},
+    }});
+    for (subject, tool, path, decision) in [
+        (main(), "read", "src/a/b.rs", Decision::Allow),
+        (main(), "read", "secret.md", out_of("read")),
+        (main(), "write", "src/a.rs", out_of("write")),
+        (main(), "write", "notes/a.md", Decision::Allow),
+        (main(), "read", "notes/../secret.md", out_of("read")),
+        (main(), "read", "/etc/passwd", out_of("read")),
+        (
+            main(),
+            "send_file",
+            "notes/a.md",
+            Decision::Deny { layer: Place::Catalog, rule: Rule::Unknown },
+        ),
+        (subagent(), "write", "notes/a.md", out_of("write")),
+        (subagent(), "write", "notes/work/a.md", Decision::Allow),
+    ] {
+        let given = call(tenant.clone(), &subject, tool, json!({"path": path}));
+        assert_eq!(given, decision, "{tool} {path}");
+    }
+    let outside = call(json!({}), &main(), "write", json!({"path": "../x"}));
+    assert_eq!(outside, out_of("write"));
+}
+
+#[test]
+fn a_behaviour_that_plans_writes_nothing_whatever_its_prompt_says() {
+    let planning = Subject { scopes: vec![FsScope::read_only()], ..main() };
+    let compiled = policy(json!({}));
+    let view = compiled.view(&planning);
+
+    assert_eq!(view.decide_call("read", &json!({"path": "a"})), Decision::Allow);
+    assert_eq!(view.decide_call("edit", &json!({"path": "a"})), out_of("write"));
+    assert_eq!(view.in_scope(Access::Write, "a"), out_of("write"));
+    assert_eq!(view.in_scope(Access::Read, "a"), Decision::Allow);
+}
+
+#[test]
+fn an_action_reaches_the_network_only_where_that_is_allowed() {
+    let network = ActionRequest { network: true, ..ActionRequest::default() };
+    let decide = |tenant: Value, request: &ActionRequest<'_>| {
+        policy(tenant).view(&main()).decide_action(request)
+    };
+    let denied = Decision::Deny { layer: Place::Action, rule: Rule::NoNetwork };
+
+    assert_eq!(decide(json!({}), &ActionRequest::default()), Decision::Allow);
+    assert_eq!(decide(json!({}), &network), denied);
+    assert_eq!(
+        decide(json!({"actions": {"network": "ask"}}), &network),
+        Decision::NeedApproval { reason: Reason::Network }
+    );
+    assert_eq!(decide(json!({"actions": {"network": "allow"}}), &network), Decision::Allow);
+    let reads = ActionRequest { reads: vec!["a", "../b"], ..ActionRequest::default() };
+    assert_eq!(decide(json!({}), &reads), out_of("read"));
+    let writes = ActionRequest { writes: vec!["/tmp"], ..ActionRequest::default() };
+    assert_eq!(decide(json!({}), &writes), out_of("write"));
+    let without = decide(json!({"deny": ["exec"]}), &ActionRequest::default());
+    assert!(matches!(without, Decision::Deny { .. }), "{without:?}");
+}
+
+#[test]
+fn where_many_share_a_house_nothing_runs_outside_a_sandbox() {
+    let dm = Subject::new(SessionKind::Dm);
+    for (hosting, subject, asked, mode) in [
+        (Hosting::Hosted, &main(), None, SandboxMode::Isolated),
+        (Hosting::Hosted, &main(), Some(SandboxMode::Off), SandboxMode::Isolated),
+        (Hosting::Hosted, &dm, Some(SandboxMode::Restricted), SandboxMode::Restricted),
+        (Hosting::Own, &main(), None, SandboxMode::Off),
+        (Hosting::Own, &Subject::new(SessionKind::Main), None, SandboxMode::Isolated),
+        (Hosting::Own, &dm, None, SandboxMode::Isolated),
+        (Hosting::Own, &dm, Some(SandboxMode::Off), SandboxMode::Off),
+    ] {
+        assert_eq!(SandboxMode::of(hosting, subject, asked), mode, "{hosting:?} {asked:?}");
+    }
+}

@@ -1,0 +1,234 @@
+//! Both tables of nine: the older one's fixed rules as data, and the engine without them (C-04).
+
+use std::sync::Arc;
+
+use holdfast_types::SessionKind;
+use serde_json::{Value, json};
+
+use super::settings;
+use crate::policy::{
+    Catalog, Compiled, Decision, Defaults, FIXED_RULES, GROUP_DENY, Layer, NATIVE, Place,
+    SANDBOX_DENY, SUBAGENT_DENY, SandboxMode, Settings, Subject, Tool, canonical,
+};
+
+fn compiled(defaults: &Defaults, tenant: Value, agent: Value) -> Compiled {
+    let catalog = Arc::new(Catalog::new(NATIVE.map(Tool::native)).0);
+    Compiled::new(catalog, defaults, &settings(tenant), &settings(agent)).unwrap()
+}
+
+/// What is taken away, with the number of the layer that does.
+fn removed(compiled: &Compiled, subject: &Subject) -> Vec<(u8, String)> {
+    let view = compiled.view(subject);
+    let mut removed: Vec<(u8, String)> = NATIVE
+        .iter()
+        .filter_map(|tool| match view.decide(tool) {
+            Decision::Deny { layer: Place::Layer(layer), .. } => {
+                Some((layer.number(), (*tool).to_owned()))
+            }
+            Decision::Deny { .. } | Decision::Allow | Decision::NeedApproval { .. } => None,
+        })
+        .collect();
+    removed.sort();
+    removed
+}
+
+fn of(layer: u8, tools: &str) -> Vec<(u8, String)> {
+    let mut list: Vec<_> =
+        tools.split_whitespace().map(|tool| (layer, canonical(tool).into_owned())).collect();
+    list.sort();
+    list.dedup();
+    list
+}
+
+fn subject(kind: SessionKind, model: &str, sandbox: SandboxMode) -> Subject {
+    Subject { model: model.parse().ok(), sandbox, is_owner: true, ..Subject::new(kind) }
+}
+
+#[test]
+fn the_fixed_rules_hold_as_their_table_says() {
+    use SandboxMode::{Isolated, Off, Restricted};
+    use SessionKind::{Api, Cron, Dm, Global, Group, Heartbeat, Main, Subagent, Topic, Work};
+    const GROUP: &str = "bash exec write edit apply_patch sessions_spawn cron";
+    const SANDBOX: &str = "bash exec write edit apply_patch";
+    const SUBAGENT: &str = "sessions_list sessions_history sessions_send sessions_spawn gateway \
+        agents_list session_status cron memory_search memory_get message";
+
+    let compiled = compiled(&Defaults::shipped(), json!({}), json!({}));
+    for (kind, model, sandbox, layer, tools) in [
+        (Main, "", Off, 0, ""),
+        (Main, "", Isolated, 0, ""),
+        (Dm, "openai:gpt-5", Isolated, 0, ""),
+        (Api, "anthropic:claude", Isolated, 0, ""),
+        (Heartbeat, "", Isolated, 0, ""),
+        (Work, "", Isolated, 0, ""),
+        (Global, "", Isolated, 0, ""),
+        (Main, "ollama:qwen3:4b", Off, 4, "image canvas"),
+        (Main, "google:gemini-3", Off, 0, ""),
+        (Main, "openai:gpt-3.5-turbo", Off, 4, "browser canvas"),
+        (Main, "azure:my-GPT-3.5", Off, 4, "browser canvas"),
+        (Group, "", Isolated, 7, GROUP),
+        (Topic, "", Isolated, 7, GROUP),
+        (Main, "", Restricted, 8, SANDBOX),
+        (Subagent, "", Isolated, 9, SUBAGENT),
+        (Cron, "", Isolated, 9, SUBAGENT),
+    ] {
+        assert_eq!(
+            removed(&compiled, &subject(kind, model, sandbox)),
+            of(layer, tools),
+            "{kind:?} {model} {sandbox:?}"
+        );
+    }
+}
+
+#[test]
+fn the_fixed_rules_add_up() {
+    let compiled =
+        compiled(&Defaults::shipped(), json!({"deny": ["tts"]}), json!({"deny": ["nodes"]}));
+    let group = subject(SessionKind::Group, "ollama:gpt-3.5", SandboxMode::Restricted);
+
+    let mut expected = of(3, "tts");
+    expected.extend(of(4, "browser canvas image"));
+    expected.extend(of(5, "nodes"));
+    expected.extend(of(7, "exec write edit apply_patch sessions_spawn cron"));
+    assert_eq!(removed(&compiled, &group), expected);
+}
+
+#[test]
+fn each_fixed_rule_has_its_layer() {
+    let numbers = FIXED_RULES.map(|(rule, layer)| (rule, layer.map(Layer::number)));
+
+    assert_eq!(
+        numbers,
+        [
+            ("profile", Some(1)),
+            ("provider", Some(4)),
+            ("model", Some(4)),
+            ("global", Some(3)),
+            ("agent type", Some(5)),
+            ("group", Some(7)),
+            ("sandbox", Some(8)),
+            ("subagent", Some(9)),
+            ("plugins", None),
+        ]
+    );
+    let all: Vec<u8> = Layer::ALL.iter().map(|layer| layer.number()).collect();
+    assert_eq!(all, (1..=9).collect::<Vec<u8>>());
+}
+
+#[test]
+fn the_bare_engine_removes_what_is_written_and_holds_back_subagents_alone() {
+    let bare = |tenant, agent| compiled(&Defaults::bare(), tenant, agent);
+    let plain = |kind| subject(kind, "ollama:qwen3", SandboxMode::Restricted);
+
+    assert!(removed(&bare(json!({}), json!({})), &plain(SessionKind::Group)).is_empty());
+    assert_eq!(
+        removed(&bare(json!({}), json!({})), &plain(SessionKind::Subagent)),
+        of(9, &SUBAGENT_DENY.join(" "))
+    );
+}
+
+#[test]
+fn each_of_the_ten_fields_of_the_engine_has_its_layer() {
+    let ui = json!({"deny": ["group:ui"]});
+    let main = subject(SessionKind::Main, "openai:gpt-5", SandboxMode::Isolated);
+    let subagent = subject(SessionKind::Subagent, "openai:gpt-5", SandboxMode::Isolated);
+    let all_but = |kept: &str| -> String {
+        let kept: Vec<&str> = kept.split_whitespace().collect();
+        NATIVE.iter().copied().filter(|tool| !kept.contains(tool)).collect::<Vec<_>>().join(" ")
+    };
+    for (tenant, agent, layer, tools) in [
+        (json!({"profile": "minimal"}), json!({}), 1, all_but("session_status")),
+        (
+            json!({"profile": "minimal", "also_allow": ["tts"]}),
+            json!({}),
+            1,
+            all_but("session_status tts"),
+        ),
+        (
+            json!({"by_provider": {"openai": {"profile": "minimal", "also_allow": ["tts"]}}}),
+            json!({}),
+            2,
+            all_but("session_status tts"),
+        ),
+        (ui.clone(), json!({}), 3, "browser canvas".into()),
+        (json!({"allow": ["read"]}), json!({}), 3, all_but("read")),
+        (json!({"by_provider": {"openai": ui}}), json!({}), 4, "browser canvas".into()),
+        (json!({}), ui.clone(), 5, "browser canvas".into()),
+        (json!({}), json!({"allow": ["read"]}), 5, all_but("read")),
+        (json!({}), json!({"by_provider": {"openai": ui}}), 6, "browser canvas".into()),
+        (json!({"chats": [{"policy": ui}]}), json!({}), 7, "browser canvas".into()),
+        (json!({}), json!({"chats": [{"kind": "main", "policy": ui}]}), 7, "browser canvas".into()),
+        (json!({"sandbox": ui}), json!({}), 8, "browser canvas".into()),
+    ] {
+        let shown = format!("{tenant} {agent}");
+        assert_eq!(
+            removed(&compiled(&Defaults::bare(), tenant, agent), &main),
+            of(layer, &tools),
+            "{shown}"
+        );
+    }
+    let own = compiled(&Defaults::bare(), json!({"subagents": ui}), json!({}));
+    let mut expected = of(9, &SUBAGENT_DENY.join(" "));
+    expected.extend(of(9, "browser canvas"));
+    expected.sort();
+    assert_eq!(removed(&own, &subagent), expected);
+}
+
+#[test]
+fn the_default_lists_are_those_of_the_table() {
+    let named = |text: &str| {
+        let mut names: Vec<_> =
+            text.split_whitespace().map(|tool| canonical(tool).into_owned()).collect();
+        names.sort();
+        names.dedup();
+        names
+    };
+    for (list, table) in [
+        (GROUP_DENY, "bash exec write edit apply_patch sessions_spawn cron"),
+        (SANDBOX_DENY, "bash exec write edit apply_patch"),
+        (
+            SUBAGENT_DENY,
+            "sessions_list sessions_history sessions_send sessions_spawn gateway agents_list \
+             session_status cron memory_search memory_get message",
+        ),
+    ] {
+        assert_eq!(named(&list.join(" ")), named(table));
+    }
+    assert_eq!(Settings::default().spawn_depth, None);
+}
+
+#[test]
+fn the_older_order_of_asking_gives_the_same_tools() {
+    let tenant = json!({"profile": "coding", "deny": ["process"], "allow": ["group:fs", "exec"]});
+    let compiled = compiled(&Defaults::shipped(), tenant, json!({}));
+    let group = subject(SessionKind::Group, "ollama:x", SandboxMode::Restricted);
+
+    // The older table, read as sets: profile, provider, model, global deny then allow, group,
+    // sandbox.
+    let mut left: Vec<&str> = NATIVE.to_vec();
+    let coding = [
+        "read",
+        "write",
+        "edit",
+        "apply_patch",
+        "exec",
+        "process",
+        "sessions_spawn",
+        "sessions_send",
+        "sessions_list",
+        "sessions_history",
+        "session_status",
+        "agents_list",
+        "memory_search",
+        "memory_get",
+        "image",
+    ];
+    left.retain(|tool| coding.contains(tool));
+    left.retain(|tool| !["image", "canvas"].contains(tool));
+    left.retain(|tool| *tool != "process");
+    left.retain(|tool| ["read", "write", "edit", "apply_patch", "exec"].contains(tool));
+    left.retain(|tool| !GROUP_DENY.contains(tool));
+    left.retain(|tool| !SANDBOX_DENY.contains(tool));
+
+    assert_eq!(compiled.view(&group).offered(), left);
+}
