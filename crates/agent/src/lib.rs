@@ -12,14 +12,23 @@
 //! | `prompt` | what is the model told? |
 //! | `history` | what of the journal does it see? |
 //! | `outcome` | what came of the turn? |
+//! | `tokens` | how long is a text? |
+//! | `context` | what goes into a prompt, in which order? |
+//! | `compact` | what is summarised when it is too long? |
+//! | `recommend` | which skills are worth a look for a message? |
 
+pub mod compact;
+pub mod context;
 mod history;
 mod outcome;
 mod prompt;
+pub mod recommend;
 mod step;
 mod text;
+pub mod tokens;
 mod turn;
 
+pub use history::Conversation;
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
 pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};

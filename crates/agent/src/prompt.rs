@@ -7,9 +7,11 @@
 use holdfast_types::{Chat, Entry, SessionKind, ToolSpec};
 
 use crate::{
+    context::SEPARATOR,
     history::{history, instructions},
     outcome::NO_REPLY,
-    text::{line, name, tokens},
+    text::{line, name},
+    tokens::tokens,
 };
 
 /// How many tokens a prompt may be where nothing else is said.
@@ -53,6 +55,10 @@ pub fn build(input: PromptInput<'_>) -> Chat {
         .sum();
     let used = tokens(&stable) + tokens(&dynamic) + tools;
     let history = history(input.journal, input.kind, input.context_limit.saturating_sub(used));
+    if let Some(summary) = history.summary {
+        dynamic.push_str(SEPARATOR);
+        dynamic.push_str(&summary);
+    }
     if history.left_out > 0 {
         dynamic.push_str("\nThe beginning of this conversation is left out: it is too long.");
     }
