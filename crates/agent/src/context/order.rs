@@ -73,8 +73,9 @@ mod tests {
     fn what_is_said_now_stands_at_the_end_once() {
         let history = vec![user("hi"), assistant("hello")];
 
-        let read_before = with_current(history.clone(), "and?");
-        let read_after = with_current([history.clone(), vec![user("and?")]].concat(), "and?");
+        let stored_before = [history.as_slice(), &[user("and?")]].concat();
+        let read_before = with_current(history, "and?");
+        let read_after = with_current(stored_before, "and?");
 
         assert_eq!(read_before, [user("hi"), assistant("hello"), user("and?")]);
         assert_eq!(read_after, read_before);
