@@ -7,10 +7,13 @@
 //! | in the journal | what the model sees |
 //! |---|---|
 //! | heard between a call and its result | after the results |
+//! | heard twice at the same place, word for word | once |
 //! | a call that never returned | a failed result that says what is known |
 //! | a result of no call | nothing |
 //! | a note that ends a turn | a short line in brackets |
-//! | a summary | the summary, and nothing from before it |
+//! | a summary | itself, apart from the messages; nothing of what it stands for |
+//! | what asked for a turn that a summary stands for in part | said again, before the rest of it |
+//! | a call that nobody spoke before | a short line in brackets before it |
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
 //! | a conversation that began anew | nothing from before it |
@@ -21,19 +24,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_types::{Body, ChatMessage, Entry, Note, SessionKind, ToolCall};
 
 use crate::{
+    context::introduced,
     step::UNKNOWN_OUTCOME,
-    text::{line, name, shortened, tokens},
+    text::{line, name, shortened},
+    tokens::{CjkAware, messages_tokens, tokens},
+    turn,
 };
 
 /// What the model is told of a call that its turn did not live to make.
-const NOT_MADE: &str = "this call was not made: its turn ended before";
+pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before";
+
+/// What stands for the words before a call, where there are none.
+const NOT_SHOWN: &str = "[what was said before is not shown]";
 
 /// To how many characters an old output of a tool is shortened when all is too long.
 const SHORT_OUTPUT: usize = 1_000;
 
-/// The conversation as a model sees it.
+/// The conversation as a model sees it, within a budget.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct History {
+    /// What was said before the messages, in short, with the words that introduce it.
+    pub(crate) summary: Option<String>,
     /// The messages, oldest first.
     pub(crate) messages: Vec<ChatMessage>,
     /// How many exchanges before them are left out.
@@ -41,33 +52,33 @@ pub(crate) struct History {
 }
 
 /// Reads the conversation out of the journal: the newest of it that fits in a budget of tokens.
-/// The last exchange is kept whatever it costs.
+/// The summary and the last exchange are kept whatever they cost.
 pub(crate) fn history(journal: &[Entry], kind: SessionKind, budget: usize) -> History {
-    let mut exchanges = Reader::new(kind).read(journal);
-    let mut left = budget;
-    let fitting = exchanges
-        .iter()
-        .rev()
-        .take_while(|exchange| match left.checked_sub(cost(exchange)) {
-            Some(rest) => {
-                left = rest;
-                true
-            }
-            None => false,
-        })
-        .count();
-    let left_out = exchanges.len() - fitting.max(1).min(exchanges.len());
-    let mut kept = exchanges.split_off(left_out);
-    if let (0, Some(last)) = (fitting, kept.last_mut()) {
-        shorten(last, budget);
+    let Conversation { summary, mut messages, exchanges, .. } = Conversation::read(journal, kind);
+    let summary = summary.map(introduced);
+    let budget = budget.saturating_sub(summary.as_deref().map_or(0, tokens));
+    let (mut left, mut first, mut end) = (budget, exchanges.len(), messages.len());
+    for (at, start) in exchanges.iter().copied().enumerate().rev() {
+        let Some(rest) = left.checked_sub(messages_tokens(&CjkAware, &messages[start..end])) else {
+            break;
+        };
+        (left, first, end) = (rest, at, start);
     }
-    History { messages: kept.into_iter().flatten().collect(), left_out }
+    let none_fits = first == exchanges.len();
+    if let (true, Some(last)) = (none_fits, exchanges.last()) {
+        (first, end) = (first - 1, *last);
+    }
+    messages.drain(..end);
+    if none_fits {
+        shorten(&mut messages, budget);
+    }
+    History { summary, messages, left_out: first }
 }
 
 /// The instructions among seeded messages, oldest first.
 pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
-    for entry in since_reset(journal) {
+    for entry in &journal[began(journal)..] {
         if let Entry::Heard { body, .. } = entry
             && is_system(body)
             && !found.contains(&body.text.trim())
@@ -78,34 +89,19 @@ pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
     found
 }
 
-/// What was said since the conversation last began anew.
-fn since_reset(journal: &[Entry]) -> &[Entry] {
+/// Where the conversation last began anew.
+fn began(journal: &[Entry]) -> usize {
     let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
-    let start = journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1);
-    &journal[start..]
+    journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1)
 }
 
 fn is_system(body: &Body) -> bool {
     matches!(body.role.as_deref(), Some("system" | "developer"))
 }
 
-fn cost(exchange: &[ChatMessage]) -> usize {
-    exchange
-        .iter()
-        .map(|message| match message {
-            ChatMessage::User { text } => tokens(text),
-            ChatMessage::Tool { output, .. } => tokens(output),
-            ChatMessage::Assistant { text, calls } => {
-                let calls = calls.iter().map(|call| tokens(&call.tool) + tokens(&call.input));
-                tokens(text) + calls.sum::<usize>()
-            }
-        })
-        .sum()
-}
-
 /// Shortens outputs of tools, oldest first, until the exchange fits.
 fn shorten(exchange: &mut [ChatMessage], budget: usize) {
-    let mut over = cost(exchange).saturating_sub(budget);
+    let mut over = messages_tokens(&CjkAware, exchange).saturating_sub(budget);
     for message in exchange {
         if let (1.., ChatMessage::Tool { output, .. }) = (over, message) {
             let before = tokens(output);
@@ -115,12 +111,81 @@ fn shorten(exchange: &mut [ChatMessage], budget: usize) {
     }
 }
 
-/// Walks the journal; collects exchanges, each from what was said to what was answered.
+/// The conversation since the summary that is in force, all of it, with the places where it may be
+/// cut.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conversation<'j> {
+    pub(crate) summary: Option<&'j str>,
+    pub(crate) messages: Vec<ChatMessage>,
+    /// For each message: the place in the journal that separates it and all after it from all that
+    /// is before it, if there is one.
+    pub(crate) cuts: Vec<Option<usize>>,
+    /// The journal's end, if a cut there separates no call from its result.
+    pub(crate) end: Option<usize>,
+    /// How many entries the journal has.
+    pub(crate) entries: usize,
+    /// The first message of each exchange.
+    exchanges: Vec<usize>,
+}
+
+impl<'j> Conversation<'j> {
+    /// Reads it out of a journal, or out of the newest part of one.
+    #[must_use]
+    pub fn read(journal: &'j [Entry], kind: SessionKind) -> Self {
+        let begun = began(journal);
+        let (summary, start) = in_force(&journal[begun..]);
+        let start = begun + start;
+        let mut reader = Reader::new(kind, start, journal.len() - start);
+        reader.pass_over(&journal[begun..start]);
+        for (at, entry) in journal.iter().enumerate().skip(start) {
+            reader.take(at, entry);
+        }
+        let is_clean = reader.asked.as_ref().is_none_or(Asked::is_answered);
+        reader.settle();
+        let end = Some(journal.len()).filter(|end| is_clean && *end > start);
+        let Reader { messages, cuts, exchanges, .. } = reader;
+        Self { summary, messages, cuts, end, entries: journal.len(), exchanges }
+    }
+
+    /// The messages since the summary, oldest first: valid for every provider as they are.
+    #[must_use]
+    pub fn messages(&self) -> &[ChatMessage] {
+        &self.messages
+    }
+
+    /// The summary that is in force, in its own words.
+    #[must_use]
+    pub const fn summary(&self) -> Option<&'j str> {
+        self.summary
+    }
+}
+
+/// The summary that stands for most, and where in the journal begins what it does not stand for.
+fn in_force(journal: &[Entry]) -> (Option<&str>, usize) {
+    let mut found: (Option<&str>, usize) = (None, 0);
+    for (at, entry) in journal.iter().enumerate() {
+        if let Entry::Noted { note: Note::Summary, text, keeps } = entry {
+            let start = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
+            if found.0.is_none() || start >= found.1 {
+                found = (Some(text), start);
+            }
+        }
+    }
+    found
+}
+
+/// Walks the journal; collects messages, and where exchanges begin, each from what was said to what
+/// was answered.
 struct Reader<'j> {
     kind: SessionKind,
-    exchanges: Vec<Vec<ChatMessage>>,
+    /// Where the walk began: a cut there would take nothing away.
+    start: usize,
+    messages: Vec<ChatMessage>,
+    cuts: Vec<Option<usize>>,
+    exchanges: Vec<usize>,
     ended: bool,
     asked: Option<Asked<'j>>,
+    heard: Vec<(i64, &'j Body)>,
 }
 
 /// Calls that wait for their results, and what was said meanwhile.
@@ -132,32 +197,44 @@ struct Asked<'j> {
 }
 
 impl<'j> Reader<'j> {
-    const fn new(kind: SessionKind) -> Self {
-        Self { kind, exchanges: Vec::new(), ended: true, asked: None }
-    }
-
-    fn read(mut self, journal: &'j [Entry]) -> Vec<Vec<ChatMessage>> {
-        let is_summary = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Summary, .. });
-        let journal = since_reset(journal);
-        let start = journal.iter().rposition(is_summary).unwrap_or(0);
-        for entry in &journal[start..] {
-            self.take(entry);
+    fn new(kind: SessionKind, start: usize, room: usize) -> Self {
+        Self {
+            kind,
+            start,
+            messages: Vec::with_capacity(room),
+            cuts: Vec::with_capacity(room),
+            exchanges: Vec::new(),
+            ended: true,
+            asked: None,
+            heard: Vec::new(),
         }
-        self.settle();
-        self.exchanges
     }
 
-    fn take(&mut self, entry: &'j Entry) {
+    /// Takes note of what a summary stands for. What asked for the turn that it ends in the midst of
+    /// is said again: the question must not go while it is being answered.
+    fn pass_over(&mut self, summarised: &'j [Entry]) {
+        let turn = summarised.len() - turn::open(summarised).len();
+        for (at, entry) in summarised.iter().enumerate() {
+            let Entry::Heard { seq, body } = entry else { continue };
+            if at < turn || !turn::asks(entry) {
+                self.is_repeated(*seq, body);
+            } else if let Some(message) = self.message(*seq, body) {
+                self.push(None, message);
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, entry: &'j Entry) {
         match entry {
-            Entry::Heard { body, .. } => {
-                if let Some(message) = self.message(body) {
-                    self.say(message);
+            Entry::Heard { seq, body } => {
+                if let Some(message) = self.message(*seq, body) {
+                    self.say(at, message);
                 }
             }
             Entry::Thought { text, calls, .. } => {
                 self.settle();
                 if !text.trim().is_empty() || !calls.is_empty() {
-                    self.push(ChatMessage::Assistant { text: text.clone(), calls: calls.clone() });
+                    self.think(at, text, calls);
                 }
                 if calls.is_empty() {
                     self.ended = true;
@@ -175,40 +252,50 @@ impl<'j> Reader<'j> {
                     asked.results.entry(call).or_insert((output, *failed));
                 }
             }
-            Entry::Noted { note, text } => self.note(*note, text),
+            Entry::Noted { note, text, .. } => self.note(at, *note, text),
         }
     }
 
-    fn note(&mut self, note: Note, text: &str) {
+    fn think(&mut self, at: usize, text: &str, calls: &[ToolCall]) {
+        let mut cut = Some(at);
+        let follows = |last: &ChatMessage| !matches!(last, ChatMessage::Assistant { .. });
+        if !calls.is_empty() && !self.messages.last().is_some_and(follows) {
+            self.push(cut.take(), ChatMessage::User { text: NOT_SHOWN.to_owned() });
+        }
+        self.push(cut, ChatMessage::Assistant { text: text.to_owned(), calls: calls.to_vec() });
+    }
+
+    fn note(&mut self, at: usize, note: Note, text: &str) {
         let reason = line(text, 200);
         let (text, ends) = match note {
             Note::Interrupted => ("[the turn above was interrupted by newer input]".into(), true),
             Note::Cancelled => ("[the turn above was cancelled by the user]".into(), true),
             Note::Failed => (format!("[the turn above was given up: {reason}]"), true),
             Note::DeadlinePassed => (format!("[the wait ran past its deadline: {reason}]"), false),
-            Note::Summary => (format!("[summary of the conversation before]\n{text}"), false),
             Note::Command | Note::Reset => {
                 self.ended = true;
                 return;
             }
+            // The one in force is told apart, and others have had their time.
+            Note::Summary => return,
         };
         if ends {
             self.settle();
         }
-        self.say(ChatMessage::User { text });
+        self.say(at, ChatMessage::User { text });
         self.ended |= ends;
     }
 
     /// Adds what someone said: now, or when the calls that were asked for have their results.
-    fn say(&mut self, message: ChatMessage) {
+    fn say(&mut self, at: usize, message: ChatMessage) {
         match &mut self.asked {
             Some(asked) => asked.meanwhile.push(message),
-            None => self.push(message),
+            None => self.push(Some(at), message),
         }
     }
 
-    fn push(&mut self, message: ChatMessage) {
-        let is_new = match (&message, self.exchanges.last().and_then(|last| last.last())) {
+    fn push(&mut self, cut: Option<usize>, message: ChatMessage) {
+        let is_new = match (&message, self.messages.last()) {
             (_, None) => true,
             (ChatMessage::User { .. }, Some(ChatMessage::Assistant { calls, .. })) => {
                 calls.is_empty()
@@ -217,10 +304,11 @@ impl<'j> Reader<'j> {
             (ChatMessage::Assistant { .. } | ChatMessage::Tool { .. }, Some(_)) => false,
         };
         self.ended = false;
-        match self.exchanges.last_mut() {
-            Some(last) if !is_new => last.push(message),
-            Some(_) | None => self.exchanges.push(vec![message]),
+        if is_new {
+            self.exchanges.push(self.messages.len());
         }
+        self.messages.push(message);
+        self.cuts.push(cut.filter(|cut| *cut > self.start));
     }
 
     /// Gives each call that was asked for its one result.
@@ -228,19 +316,17 @@ impl<'j> Reader<'j> {
         let Some(asked) = self.asked.take() else { return };
         for call in asked.calls {
             let (output, failed) = asked.result(&call.id);
-            self.push(ChatMessage::Tool {
-                call: call.id.clone(),
-                output: output.to_owned(),
-                failed,
-            });
+            let (call, output) = (call.id.clone(), output.to_owned());
+            self.push(None, ChatMessage::Tool { call, output, failed });
         }
         for message in asked.meanwhile {
-            self.push(message);
+            self.push(None, message);
         }
     }
 
-    fn message(&self, body: &Body) -> Option<ChatMessage> {
-        if is_system(body) || body.command().is_some() {
+    /// `None` for instructions, and for what was heard already.
+    fn message(&mut self, seq: i64, body: &'j Body) -> Option<ChatMessage> {
+        if is_system(body) || body.command().is_some() || self.is_repeated(seq, body) {
             return None;
         }
         if body.role.as_deref() == Some("assistant") {
@@ -248,11 +334,26 @@ impl<'j> Reader<'j> {
         }
         Some(ChatMessage::User { text: said(body, self.kind) })
     }
+
+    /// Whether this very message was heard already. The inbox counts upwards, so that the look back
+    /// is short.
+    fn is_repeated(&mut self, seq: i64, body: &'j Body) -> bool {
+        let since = self.heard.iter().rev().take_while(|(before, _)| *before >= seq);
+        let found = since.into_iter().any(|heard| *heard == (seq, body));
+        if !found {
+            self.heard.push((seq, body));
+        }
+        found
+    }
 }
 
 impl<'j> Asked<'j> {
     const fn new(calls: &'j [ToolCall]) -> Self {
         Self { calls, begun: BTreeSet::new(), results: BTreeMap::new(), meanwhile: Vec::new() }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.calls.iter().all(|call| self.results.contains_key(call.id.as_str()))
     }
 
     fn result(&self, call: &str) -> (&'j str, bool) {
@@ -294,13 +395,14 @@ fn said(body: &Body, kind: SessionKind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use holdfast_types::{Attachment, Effect, ReplyTo, Sender};
     use proptest::prelude::*;
 
     use super::*;
-    use crate::turn::tests::{call, called, heard, noted, overheard, returned, thought};
+    use crate::{
+        context::tests_of_hygiene::is_valid,
+        turn::tests::{call, called, heard, noted, overheard, returned, thought},
+    };
 
     const PLENTY: usize = 100_000;
 
@@ -432,10 +534,99 @@ mod tests {
         let journal =
             [heard(1, "old"), thought("older", &[]), noted(Note::Summary), heard(2, "new")];
 
+        let seen = history(&journal, SessionKind::Main, PLENTY);
+        assert_eq!(seen.summary, Some(introduced("why")));
+        assert_eq!(seen.messages, [user("new")]);
+    }
+
+    #[test]
+    fn a_summary_leaves_what_it_keeps_to_be_seen_in_order() {
+        let journal = [
+            heard(1, "old"),
+            thought("older", &[]),
+            heard(2, "kept"),
+            thought("too", &[]),
+            Entry::summary("sum", 2),
+            heard(3, "new"),
+        ];
+
+        let seen = history(&journal, SessionKind::Main, PLENTY);
+
+        assert_eq!(seen.summary, Some(introduced("sum")));
+        assert_eq!(seen.messages, [user("kept"), assistant("too", &[]), user("new")]);
+        let part = history(&journal[3..], SessionKind::Main, PLENTY);
+        assert_eq!(part.messages, [assistant("too", &[]), user("new")]);
+    }
+
+    #[test]
+    fn of_two_summaries_the_one_that_stands_for_more_is_in_force() {
+        let journal = [
+            heard(1, "a"),
+            thought("b", &[]),
+            heard(2, "c"),
+            Entry::summary("of all", 0),
+            heard(3, "d"),
+            Entry::summary("late, and only of a", 4),
+            heard(4, "e"),
+        ];
+
+        let seen = history(&journal, SessionKind::Main, PLENTY);
+
+        assert_eq!(seen.summary, Some(introduced("of all")));
+        assert_eq!(seen.messages, [user("c"), user("d"), user("e")]);
+        let later = history(
+            &[journal.as_slice(), &[Entry::summary("newest", 1)]].concat(),
+            SessionKind::Main,
+            PLENTY,
+        );
+        assert_eq!(later.summary, Some(introduced("newest")));
+    }
+
+    #[test]
+    fn a_turn_that_is_summarised_in_part_keeps_its_question() {
+        let journal = [
+            heard(1, "old"),
+            thought("older", &[]),
+            overheard(2, "psst"),
+            heard(3, "why?"),
+            thought("", &[("a", "read")]),
+            returned("a"),
+            thought("", &[("a", "read")]),
+            returned("a"),
+            Entry::summary("sum", 2),
+            thought("so", &[]),
+        ];
+
         assert_eq!(
             read(&journal),
-            [user("[summary of the conversation before]\nwhy"), user("new")]
+            [user("why?"), assistant("", &[("a", "read")]), result("a"), assistant("so", &[])]
         );
+    }
+
+    #[test]
+    fn what_was_heard_is_seen_once_however_often_it_was_written_down() {
+        let journal = [heard(1, "hi"), heard(1, "hi"), heard(2, "hi"), heard(1, "hi")];
+
+        assert_eq!(read(&journal), [user("hi"), user("hi")]);
+    }
+
+    #[test]
+    fn a_journal_that_begins_in_the_midst_of_a_turn_is_still_led_by_someone() {
+        let journal = [returned("x"), thought("", &[("a", "read")]), returned("a")];
+
+        assert_eq!(read(&journal), [user(NOT_SHOWN), assistant("", &[("a", "read")]), result("a")]);
+    }
+
+    #[test]
+    fn a_summary_takes_its_part_of_the_budget() {
+        let journal = [heard(1, "a"), thought("b", &[]), heard(2, "c"), Entry::summary("s", 3)];
+        let summary = tokens(&introduced("s"));
+
+        let enough = history(&journal, SessionKind::Main, summary + 3);
+        let less = history(&journal, SessionKind::Main, summary + 2);
+
+        assert_eq!((enough.messages.len(), enough.left_out), (3, 0));
+        assert_eq!((less.messages, less.left_out), (vec![user("c")], 1));
     }
 
     #[test]
@@ -491,8 +682,8 @@ mod tests {
             calls.prop_map(|ids| thought("t", &ids.iter().map(|i| (*i, "t")).collect::<Vec<_>>())),
             id().prop_map(|id| called(id, Effect::Acts)),
             id().prop_map(returned),
-            prop_oneof![Just(Note::Failed), Just(Note::Summary), Just(Note::DeadlinePassed)]
-                .prop_map(noted),
+            prop_oneof![Just(Note::Failed), Just(Note::DeadlinePassed)].prop_map(noted),
+            (0_u32..9).prop_map(|keeps| Entry::summary("sum", keeps)),
         ]
     }
 
@@ -502,18 +693,28 @@ mod tests {
             journal in prop::collection::vec(entry(), 0..40),
             budget in 0_usize..60,
         ) {
-            let mut open: BTreeMap<String, ()> = BTreeMap::new();
-            for message in history(&journal, SessionKind::Main, budget).messages {
-                match message {
-                    ChatMessage::User { .. } => prop_assert!(open.is_empty()),
-                    ChatMessage::Assistant { calls, .. } => {
-                        prop_assert!(open.is_empty());
-                        open.extend(calls.into_iter().map(|call| (call.id, ())));
-                    }
-                    ChatMessage::Tool { call, .. } => prop_assert!(open.remove(&call).is_some()),
-                }
+            let seen = history(&journal, SessionKind::Main, budget).messages;
+
+            prop_assert!(is_valid(&seen), "{seen:?}");
+        }
+
+        #[test]
+        fn every_cut_of_a_journal_parts_its_conversation_in_two(
+            journal in prop::collection::vec(entry(), 0..40),
+        ) {
+            let all = Conversation::read(&journal, SessionKind::Main);
+            let cuts = all.cuts.iter().copied().chain([all.end]).enumerate();
+
+            for (at, entry) in cuts.filter_map(|(at, entry)| entry.map(|entry| (at, entry))) {
+                let mut noted = journal.clone();
+                let keeps = u32::try_from(journal.len() - entry).unwrap();
+                noted.push(Entry::summary("s", keeps));
+                let kept = Conversation::read(&noted, SessionKind::Main);
+
+                prop_assert!(is_valid(&kept.messages), "{at}: {kept:?}");
+                prop_assert!(kept.messages.ends_with(&all.messages[at..]), "{at}: {kept:?}");
+                prop_assert_eq!(kept.summary, Some("s"));
             }
-            prop_assert!(open.is_empty());
         }
     }
 }

@@ -14,21 +14,30 @@
 //! | `subagent` | what are a subagent and its requester told? |
 //! | `history` | what of the journal does it see? |
 //! | `outcome` | what came of the turn? |
+//! | `tokens` | how long is a text? |
+//! | `context` | what goes into a prompt, in which order? |
+//! | `compact` | what is summarised when it is too long? |
+//! | `recommend` | which skills are worth a look for a message? |
 
 mod bootstrap;
+pub mod compact;
+pub mod context;
 mod history;
 mod outcome;
 pub mod policy;
 mod prompt;
+pub mod recommend;
 mod step;
 mod subagent;
 mod text;
+pub mod tokens;
 mod turn;
 
 pub use bootstrap::{
     Audience, BootstrapFile, BootstrapName, HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, is_first_run,
     is_shown, may_load, trimmed, wanted,
 };
+pub use history::Conversation;
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{
     CONTEXT_LIMIT, Channel, HEARTBEAT_OK, HEARTBEAT_PROMPT, INLINE_BUTTONS, ModelAlias, Moment,

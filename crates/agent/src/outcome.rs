@@ -31,7 +31,7 @@ pub fn outcome_of(journal: &[Entry]) -> Outcome<'_> {
     match turn::latest(journal).iter().rfind(|entry| turn::ends(entry)) {
         Some(Entry::Thought { text, .. }) if is_silent(text) => Outcome::Silent,
         Some(Entry::Thought { text, .. }) => Outcome::Replied(text),
-        Some(Entry::Noted { note, text }) => Outcome::Ended { note: *note, text },
+        Some(Entry::Noted { note, text, .. }) => Outcome::Ended { note: *note, text },
         Some(Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. }) | None => {
             Outcome::Open
         }

@@ -36,7 +36,7 @@
 
 use holdfast_types::{Chat, Entry};
 
-use crate::{history::history, text::tokens};
+use crate::{context::SEPARATOR, history::history, tokens::tokens};
 
 mod files;
 mod input;
@@ -111,6 +111,10 @@ pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
         .sum();
     let used = tokens(&stable) + tokens(&dynamic) + tools;
     let history = history(journal, setting.kind, context_limit.saturating_sub(used));
+    if let Some(summary) = history.summary {
+        dynamic.push_str(SEPARATOR);
+        dynamic.push_str(&summary);
+    }
     if history.left_out > 0 {
         dynamic.push_str("\nThe beginning of this conversation is left out: it is too long.\n");
     }

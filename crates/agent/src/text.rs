@@ -45,11 +45,6 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
     }
 }
 
-/// An estimate of how many tokens a text is.
-pub(crate) fn tokens(text: &str) -> usize {
-    text.chars().count() / 4 + 1
-}
-
 /// Characters that are not seen, or that turn the direction of what is.
 const fn hides(c: char) -> bool {
     matches!(c,

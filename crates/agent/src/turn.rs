@@ -88,7 +88,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn noted(note: Note) -> Entry {
-        Entry::Noted { note, text: "why".into() }
+        Entry::noted(note, "why")
     }
 
     #[test]

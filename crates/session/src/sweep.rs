@@ -124,7 +124,7 @@ impl Sessions {
         let run = RunId::from(holdfast_types::MessageId::from(oldest.message));
         let reason = format!("{ATTEMPTS} attempts failed without an answer");
         let mut entries = unanswered(&mut tx, session).await?;
-        entries.push(Entry::Noted { note: Note::Failed, text: reason.clone() });
+        entries.push(Entry::noted(Note::Failed, reason.as_str()));
         let deliveries: Vec<NewDelivery> = oldest
             .target
             .into_iter()

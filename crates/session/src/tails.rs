@@ -108,7 +108,7 @@ mod tests {
 
     fn note(seq: i64, bytes: usize) -> Placed {
         let run = RunId::from(uuid::Uuid::nil());
-        (seq, run, Entry::Noted { note: Note::Summary, text: "x".repeat(bytes) })
+        (seq, run, Entry::noted(Note::Summary, "x".repeat(bytes)))
     }
 
     #[test]

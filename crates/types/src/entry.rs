@@ -51,7 +51,7 @@ pub enum Note {
     Failed,
     /// A wait ran past its deadline.
     DeadlinePassed,
-    /// A summary that stands for what came before it.
+    /// A summary that stands for what came before it, the entries that it keeps apart.
     Summary,
     /// A command was answered, and the turn ends with it; the text is the answer. Neither is part
     /// of the conversation.
@@ -108,10 +108,32 @@ pub enum Entry {
         note: Note,
         /// In words.
         text: String,
+        /// How many of the entries right before it a summary does not stand for: the newest ones,
+        /// which are still seen as they were said. Counted back from the note, so that it holds in
+        /// any stretch of a journal. 0 in other notes.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        keeps: u32,
     },
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl Entry {
+    /// A note.
+    #[must_use]
+    pub fn noted(note: Note, text: impl Into<String>) -> Self {
+        Self::Noted { note, text: text.into(), keeps: 0 }
+    }
+
+    /// A summary that stands for all that came before it but the `keeps` entries right before it.
+    #[must_use]
+    pub fn summary(text: impl Into<String>, keeps: u32) -> Self {
+        Self::Noted { note: Note::Summary, text: text.into(), keeps }
+    }
+
     /// The word that the database's `kind` column stores.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
@@ -128,5 +150,28 @@ impl Entry {
     #[must_use]
     pub const fn is_progress(&self) -> bool {
         matches!(self, Self::Thought { .. } | Self::Returned { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_that_an_older_version_wrote_keeps_nothing() {
+        let old = r#"{"kind":"noted","note":"summary","text":"t"}"#;
+
+        assert_eq!(serde_json::from_str::<Entry>(old).unwrap(), Entry::summary("t", 0));
+        assert_eq!(serde_json::to_string(&Entry::noted(Note::Summary, "t")).unwrap(), old);
+    }
+
+    #[test]
+    fn a_summary_says_what_it_keeps_when_it_is_stored() {
+        let summary = Entry::summary("t", 4);
+
+        let stored = serde_json::to_string(&summary).unwrap();
+
+        assert!(stored.ends_with(r#""keeps":4}"#), "{stored}");
+        assert_eq!(serde_json::from_str::<Entry>(&stored).unwrap(), summary);
     }
 }

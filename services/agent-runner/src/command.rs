@@ -156,7 +156,7 @@ impl Turn<'_> {
 
     async fn tell(&mut self, note: Note, text: String) -> Result<Completed, Error> {
         metrics::counter!("holdfast_runner_commands_total").increment(1);
-        self.conclude(Entry::Noted { note, text: text.clone() }, text).await
+        self.conclude(Entry::Noted { note, text: text.clone(), keeps: 0 }, text).await
     }
 }
 

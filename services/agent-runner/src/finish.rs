@@ -35,7 +35,7 @@ impl Turn<'_> {
         let reason = failure.class().to_owned();
         metrics::counter!("holdfast_runner_failures_total", "class" => failure.class())
             .increment(1);
-        let note = Entry::Noted { note: Note::Failed, text: text.clone() };
+        let note = Entry::noted(Note::Failed, text.as_str());
         self.end(Outcome::Failed, Some(reason), note, text, self.unfinished()).await
     }
 
@@ -52,7 +52,7 @@ impl Turn<'_> {
                 (Outcome::Failed, "given up")
             }
         };
-        let entry = Entry::Noted { note, text: reason.to_owned() };
+        let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
     }
 

@@ -87,7 +87,7 @@ impl<'w> Turn<'w> {
         task: Option<Subagent>,
     ) -> Self {
         if let Some(text) = &begun.overdue {
-            journal.hear(Entry::Noted { note: Note::DeadlinePassed, text: text.clone() });
+            journal.hear(Entry::noted(Note::DeadlinePassed, text.as_str()));
         }
         let stream = Stream::new(worker.bus.clone(), hold.claim.clone(), begun.run);
         stream.step(thoughts(journal.turn()));

@@ -61,7 +61,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
         Entry::Returned { call, output, failed } => {
             (output, json!({"call": call, "failed": failed}))
         }
-        Entry::Noted { note, text } => (text, json!({"note": note})),
+        Entry::Noted { note, text, .. } => (text, json!({"note": note})),
     };
     pb::Entry {
         seq: view.seq,
@@ -175,7 +175,7 @@ mod tests {
         let returned = Entry::Returned { call: "c1".into(), output: "42".into(), failed: true };
         let heard = Entry::Heard { seq: 1, body };
         let called = Entry::Called { call: "c1".into(), effect: Effect::Acts };
-        let noted = Entry::Noted { note: Note::Failed, text: "why".into() };
+        let noted = Entry::noted(Note::Failed, "why");
 
         assert_eq!(
             shown(heard),

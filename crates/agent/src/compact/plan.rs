@@ -1,0 +1,224 @@
+//! What is kept as it was said, and what is summarised (CMP-007, CMP-008, CMP-010).
+//!
+//! A cut goes only where the journal has one: all that is before it in the journal is before it in
+//! the conversation too, and no call is parted from its results.
+
+use holdfast_types::ChatMessage;
+
+use super::{
+    measure::{Budget, compute_adaptive_chunk_ratio, share},
+    prompt::{LONGEST_GENTLY, LONGEST_MESSAGE, SummaryRequest},
+    split::{chunk_messages_by_max_tokens, split_messages_by_token_share},
+    stages::Summary,
+    trigger::{Fill, KEPT_MESSAGES, needs_summary},
+};
+use crate::{
+    context::introduced,
+    history::Conversation,
+    tokens::{Tokenizer, message_tokens, messages_tokens},
+};
+
+/// Into how many parts the older messages are split to be summarised.
+const PARTS: usize = 2;
+
+/// Above how many messages the background summarises them in two halves.
+const WHOLE_UPTO: usize = 10;
+
+/// What the background's summary ends with if it left a message out.
+const TOO_LONG: &str = "[Some messages were too long to be part of this summary.]";
+
+/// Why a conversation is compacted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// It is estimated not to fit.
+    Proactive,
+    /// The model refused it as too long, whatever was estimated.
+    Overflow,
+}
+
+/// What to ask for a summary, and what it will stand for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    pub(super) requests: Vec<SummaryRequest>,
+    /// How many of the journal's newest entries it does not stand for.
+    pub(super) keeps: u32,
+    /// How long texts are that are merged at once, in tokens.
+    pub(super) max_merge: usize,
+    pub(super) remark: Option<&'static str>,
+}
+
+impl Plan {
+    /// Plans to keep the newest messages up to a share of the window, and to summarise the rest in
+    /// stages. `None` if all fits, or if there is nothing but what is to be kept.
+    ///
+    /// The share is [`compute_adaptive_chunk_ratio`]'s; keeping stops at the first message that
+    /// does not fit. More is kept only if calls at the journal's end have no results yet. The
+    /// summary so far goes into the new one.
+    #[must_use]
+    pub fn compact(
+        conversation: &Conversation<'_>,
+        reason: Reason,
+        budget: Budget,
+        tokenizer: &(impl Tokenizer + ?Sized),
+    ) -> Option<Self> {
+        let messages = &conversation.messages;
+        let summary = conversation.summary.map(introduced);
+        let before = summary.map_or(0, |summary| tokenizer.count(&summary));
+        let total = before + messages_tokens(tokenizer, messages);
+        if reason == Reason::Proactive && budget.fits(total) {
+            return None;
+        }
+        let ratio = compute_adaptive_chunk_ratio(messages, budget.window, tokenizer);
+        let cut = newest_within(conversation, share(budget.window, ratio), tokenizer)?;
+        let older = &messages[..cut.message];
+        let max_chunk = budget.max_chunk();
+        let chunks: Vec<&[ChatMessage]> = split_messages_by_token_share(older, PARTS, tokenizer)
+            .into_iter()
+            .flat_map(|part| chunk_messages_by_max_tokens(part, max_chunk, tokenizer))
+            .collect();
+        Some(Self {
+            requests: questions(conversation.summary, &chunks, LONGEST_MESSAGE),
+            keeps: kept(conversation, cut),
+            max_merge: max_chunk,
+            remark: None,
+        })
+    }
+
+    /// Plans the background's summary, if it is time: the last 4 messages stay, of the others what
+    /// users and the assistant said is summarised, in two halves if there is much of it. Messages
+    /// of more than half a window are left out, and the summary says so. `None` if it is not time,
+    /// or if nothing would be left to summarise.
+    #[must_use]
+    pub fn gentle(
+        conversation: &Conversation<'_>,
+        window: usize,
+        tokenizer: &(impl Tokenizer + ?Sized),
+    ) -> Option<Self> {
+        let messages = &conversation.messages;
+        let tokens = messages_tokens(tokenizer, messages);
+        if !needs_summary(Fill { messages: messages.len(), tokens, window }) {
+            return None;
+        }
+        let upto = messages.len().checked_sub(KEPT_MESSAGES)?;
+        let cut = cuts(conversation).rfind(|cut| cut.message <= upto)?;
+        let spoken: Vec<ChatMessage> = messages[..cut.message].iter().filter_map(spoken).collect();
+        let half = window / 2;
+        let all = spoken.len();
+        let fitting: Vec<ChatMessage> = spoken
+            .into_iter()
+            .filter(|message| message_tokens(tokenizer, message) <= half)
+            .collect();
+        if fitting.is_empty() {
+            return None;
+        }
+        let halves = match fitting.len() {
+            ..=WHOLE_UPTO => vec![fitting.as_slice()],
+            many => {
+                let (first, second) = fitting.split_at(many / 2);
+                vec![first, second]
+            }
+        };
+        let chunks: Vec<&[ChatMessage]> = halves
+            .into_iter()
+            .flat_map(|part| chunk_messages_by_max_tokens(part, half, tokenizer))
+            .collect();
+        Some(Self {
+            requests: questions(conversation.summary, &chunks, LONGEST_GENTLY),
+            keeps: kept(conversation, cut),
+            max_merge: half,
+            remark: (fitting.len() < all).then_some(TOO_LONG),
+        })
+    }
+}
+
+/// Drops the oldest half of the messages without asking anyone, as the last resort.
+///
+/// What is left begins where the journal may be cut. The summary so far stays, with a note of what
+/// went. `None` if the messages cannot be cut.
+#[must_use]
+pub fn drop_oldest(conversation: &Conversation<'_>) -> Option<Summary> {
+    let half = conversation.messages.len() / 2;
+    let inner = || cuts(conversation).filter(|cut| cut.message < conversation.messages.len());
+    let cut = inner().find(|cut| cut.message >= half).or_else(|| inner().next_back())?;
+    let dropped = cut.message;
+    let note = format!(
+        "[Emergency compression dropped the {dropped} oldest messages: the conversation was too \
+         long for the model.]"
+    );
+    let text = match conversation.summary {
+        Some(summary) => format!("{}\n\n{note}", summary.trim()),
+        None => note,
+    };
+    Some(Summary { text, keeps: kept(conversation, cut) })
+}
+
+/// A place where the conversation may be cut.
+#[derive(Debug, Clone, Copy)]
+struct Cut {
+    /// The first message that is kept.
+    message: usize,
+    /// The first entry that is kept.
+    entry: usize,
+}
+
+/// All places, oldest first; the last may be the end.
+fn cuts(conversation: &Conversation<'_>) -> impl DoubleEndedIterator<Item = Cut> {
+    let inner = conversation.cuts.iter().copied().enumerate();
+    let end = (conversation.messages.len(), conversation.end);
+    inner
+        .chain(std::iter::once(end))
+        .filter_map(|(message, entry)| entry.map(|entry| Cut { message, entry }))
+        .filter(|cut| cut.message > 0)
+}
+
+/// The oldest cut from which on all messages fit in `room`; the newest if none does. `None` if
+/// there is no cut, or if nothing is older than what fits.
+fn newest_within(
+    conversation: &Conversation<'_>,
+    room: usize,
+    tokenizer: &(impl Tokenizer + ?Sized),
+) -> Option<Cut> {
+    let messages = &conversation.messages;
+    let mut found: Option<Cut> = None;
+    let mut tokens = 0;
+    for cut in cuts(conversation).rev() {
+        let end = found.map_or(messages.len(), |found| found.message);
+        tokens += messages_tokens(tokenizer, &messages[cut.message..end]);
+        if tokens > room && found.is_some() {
+            return found;
+        }
+        found = Some(cut);
+    }
+    let oldest = found?;
+    tokens += messages_tokens(tokenizer, &messages[..oldest.message]);
+    (tokens > room).then_some(oldest)
+}
+
+fn kept(conversation: &Conversation<'_>, cut: Cut) -> u32 {
+    u32::try_from(conversation.entries - cut.entry).unwrap_or(u32::MAX)
+}
+
+/// One question for each stretch; the first is told what was said before them all.
+fn questions(
+    summary: Option<&str>,
+    chunks: &[&[ChatMessage]],
+    longest: usize,
+) -> Vec<SummaryRequest> {
+    let before = std::iter::once(summary).chain(std::iter::repeat(None));
+    chunks
+        .iter()
+        .zip(before)
+        .map(|(chunk, before)| SummaryRequest::chunk(before, chunk, longest))
+        .collect()
+}
+
+/// What a user or the assistant said, if anything, without calls.
+fn spoken(message: &ChatMessage) -> Option<ChatMessage> {
+    match message {
+        ChatMessage::User { text } if !text.trim().is_empty() => Some(message.clone()),
+        ChatMessage::Assistant { text, .. } if !text.trim().is_empty() => {
+            Some(ChatMessage::Assistant { text: text.clone(), calls: Vec::new() })
+        }
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
+    }
+}

@@ -1,0 +1,213 @@
+//! Whether it is time, and for what (CMP-008, CMP-010, AGT-008).
+
+use holdfast_types::SessionKind;
+
+use super::{Budget, Reason};
+use crate::outcome::NO_REPLY;
+
+/// Up to how many messages a conversation is left alone.
+pub const SUMMARY_MESSAGES: usize = 20;
+
+/// How many of the newest messages the background's summary leaves as they are.
+pub const KEPT_MESSAGES: usize = 4;
+
+/// How many times the oldest half is dropped before a turn is given up.
+pub const MAX_DROPS: u8 = 2;
+
+/// How many tokens before the room is used up memory is written down.
+pub const SOFT_THRESHOLD_TOKENS: usize = 4_000;
+
+/// How full a conversation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fill {
+    /// Its messages.
+    pub messages: usize,
+    /// Its tokens.
+    pub tokens: usize,
+    /// Its model's window, in tokens.
+    pub window: usize,
+}
+
+/// Whether the background should summarise: more than 20 messages, or more than 75 % of the window.
+#[must_use]
+pub const fn needs_summary(fill: Fill) -> bool {
+    fill.messages > SUMMARY_MESSAGES
+        || fill.tokens.saturating_mul(4) > fill.window.saturating_mul(3)
+}
+
+/// What was tried already after a model had refused a request as too long. Kept for one request;
+/// it has nothing to do with attempts that a credential or a provider is charged with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Overflow {
+    /// The older part was summarised, or could not be.
+    pub is_compacted: bool,
+    /// How many times the oldest half was dropped.
+    pub drops: u8,
+}
+
+/// What to do about a request that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remedy {
+    /// Summarise the older part ([`Plan::compact`](super::Plan::compact)), then ask again.
+    Compact,
+    /// Drop the oldest half ([`drop_oldest`](super::drop_oldest)), then ask again.
+    DropOldest,
+    /// Tell the user.
+    GiveUp,
+}
+
+/// Says what to do next about a request that is too long: a compaction once, then the oldest half
+/// goes, twice at most (C-22).
+#[must_use]
+pub const fn remedy(tried: Overflow) -> Remedy {
+    if !tried.is_compacted {
+        Remedy::Compact
+    } else if tried.drops < MAX_DROPS {
+        Remedy::DropOldest
+    } else {
+        Remedy::GiveUp
+    }
+}
+
+/// What decides whether memory is written down before a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flush {
+    /// Why the compaction is due.
+    pub reason: Reason,
+    /// The conversation's tokens.
+    pub tokens: usize,
+    /// The room that they have.
+    pub budget: Budget,
+    /// What kind of conversation it is.
+    pub kind: SessionKind,
+    /// The agent has the tool `write` here, and may use it on its workspace.
+    pub may_write: bool,
+    /// How many compactions this conversation has seen.
+    pub compactions: u32,
+    /// How many it had seen at its last flush.
+    pub flushed_at: Option<u32>,
+}
+
+/// Whether the model is to write down what should outlive the compaction that is near: once for
+/// each, and only where it can and where there is a memory of its own to write to.
+#[must_use]
+pub fn needs_memory_flush(flush: &Flush) -> bool {
+    let has_memory = match flush.kind {
+        SessionKind::Main
+        | SessionKind::Dm
+        | SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Cron
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => true,
+        // A subagent reports what it found, and a heartbeat's conversation is not kept.
+        SessionKind::Subagent | SessionKind::Heartbeat => false,
+    };
+    let is_near = match flush.reason {
+        Reason::Overflow => true,
+        Reason::Proactive => {
+            !flush.budget.fits(flush.tokens.saturating_add(SOFT_THRESHOLD_TOKENS + 1))
+        }
+    };
+    has_memory && flush.may_write && flush.flushed_at != Some(flush.compactions) && is_near
+}
+
+/// What the model is told to do before a compaction, `date` as `2026-12-01`.
+#[must_use]
+pub fn flush_instruction(date: &str) -> String {
+    format!(
+        "Pre-compaction memory flush: this conversation is about to be summarised. Store durable \
+         memories now, with the write tool, in memory/{date}.md: decisions, facts, preferences, \
+         promises and open questions that should outlive it. If that file exists, keep what it \
+         says and add to it. Do nothing else, and do not address the user. When you are done, or \
+         if there is nothing to store, reply with {NO_REPLY}."
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_background_summarises_above_20_messages_or_three_quarters_of_the_window() {
+        for (messages, tokens, window, is_time) in [
+            (20, 0, 1_000, false),
+            (21, 0, 1_000, true),
+            (1, 750, 1_000, false),
+            (1, 751, 1_000, true),
+            (0, 0, 0, false),
+        ] {
+            assert_eq!(
+                needs_summary(Fill { messages, tokens, window }),
+                is_time,
+                "{messages} {tokens}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_overflow_is_compacted_once_then_the_oldest_half_goes_twice() {
+        let mut tried = Overflow::default();
+        let mut remedies = Vec::new();
+        loop {
+            let remedy = remedy(tried);
+            remedies.push(remedy);
+            match remedy {
+                Remedy::Compact => tried.is_compacted = true,
+                Remedy::DropOldest => tried.drops += 1,
+                Remedy::GiveUp => break,
+            }
+        }
+
+        assert_eq!(
+            remedies,
+            [Remedy::Compact, Remedy::DropOldest, Remedy::DropOldest, Remedy::GiveUp]
+        );
+    }
+
+    const NEAR: Flush = Flush {
+        reason: Reason::Proactive,
+        tokens: 107_616, // 128 000 − 16 384 − 4 000
+        budget: Budget { window: 128_000, reserve: 16_384, instructions: 0 },
+        kind: SessionKind::Main,
+        may_write: true,
+        compactions: 2,
+        flushed_at: None,
+    };
+
+    #[test]
+    fn memory_is_written_down_4000_tokens_before_the_room_is_used_up() {
+        assert!(needs_memory_flush(&NEAR));
+        assert!(!needs_memory_flush(&Flush { tokens: NEAR.tokens - 1, ..NEAR }));
+    }
+
+    #[test]
+    fn a_model_that_refused_has_memory_written_down_whatever_was_estimated() {
+        assert!(needs_memory_flush(&Flush { reason: Reason::Overflow, tokens: 0, ..NEAR }));
+    }
+
+    #[test]
+    fn memory_is_written_down_once_for_each_compaction() {
+        for reason in [Reason::Proactive, Reason::Overflow] {
+            assert!(!needs_memory_flush(&Flush { reason, flushed_at: Some(2), ..NEAR }));
+            assert!(needs_memory_flush(&Flush { reason, flushed_at: Some(1), ..NEAR }));
+        }
+    }
+
+    #[test]
+    fn who_cannot_write_or_has_no_memory_is_not_asked_to() {
+        assert!(!needs_memory_flush(&Flush { may_write: false, ..NEAR }));
+        assert!(!needs_memory_flush(&Flush { kind: SessionKind::Heartbeat, ..NEAR }));
+        assert!(!needs_memory_flush(&Flush { kind: SessionKind::Subagent, ..NEAR }));
+        assert!(needs_memory_flush(&Flush { kind: SessionKind::Group, ..NEAR }));
+    }
+
+    #[test]
+    fn the_instruction_names_the_file_the_tool_and_the_silent_reply() {
+        let told = flush_instruction("2026-12-01");
+
+        assert!(told.contains("with the write tool, in memory/2026-12-01.md:"), "{told}");
+        assert!(told.ends_with("reply with NO_REPLY."), "{told}");
+    }
+}

@@ -1,0 +1,185 @@
+//! How many tokens a text is, as near as can be told without the model's own tokenizer.
+//!
+//! | estimator | counts | used for |
+//! |---|---|---|
+//! | [`QuarterOfChars`] | characters / 4 + 1 | compaction as it was specified (CMP-002) |
+//! | [`TwoFifthsOfChars`] | characters × 2 / 5 | conversations brought along from PicoClaw |
+//! | [`CjkAware`] | 1 for a CJK character, 1/4 for others, + 1 | budgets (C-23) |
+//!
+//! An exact count by the model's vocabulary is one more [`Tokenizer`], which lives outside this
+//! crate: its tables are megabytes. What a provider charges is what it reports, never an estimate.
+
+use std::fmt::Debug;
+
+use holdfast_types::ChatMessage;
+
+/// Says how many tokens a text is.
+pub trait Tokenizer: Debug + Send + Sync {
+    /// How many tokens the text is, by this way of counting.
+    fn count(&self, text: &str) -> usize;
+}
+
+impl<T: Tokenizer + ?Sized> Tokenizer for &T {
+    fn count(&self, text: &str) -> usize {
+        (**self).count(text)
+    }
+}
+
+/// Characters / 4 + 1: an empty text is one token. Far too few for Chinese.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QuarterOfChars;
+
+impl Tokenizer for QuarterOfChars {
+    fn count(&self, text: &str) -> usize {
+        text.chars().count() / 4 + 1
+    }
+}
+
+/// Characters × 2 / 5: an empty text is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TwoFifthsOfChars;
+
+impl Tokenizer for TwoFifthsOfChars {
+    fn count(&self, text: &str) -> usize {
+        text.chars().count() * 2 / 5
+    }
+}
+
+/// One token for each Chinese, Japanese or Korean character, one for four of any other, and one.
+/// For a text without such characters it is what [`QuarterOfChars`] says.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CjkAware;
+
+impl Tokenizer for CjkAware {
+    fn count(&self, text: &str) -> usize {
+        if text.is_ascii() {
+            return text.len() / 4 + 1;
+        }
+        let (mut wide, mut others) = (0_usize, 0_usize);
+        for c in text.chars() {
+            let is_wide = is_cjk(c);
+            wide += usize::from(is_wide);
+            others += usize::from(!is_wide);
+        }
+        wide + others / 4 + 1
+    }
+}
+
+/// Whether a character is Chinese, Japanese or Korean, or the punctuation and the wide forms that
+/// go with them.
+pub(crate) const fn is_cjk(c: char) -> bool {
+    matches!(c,
+        '\u{1100}'..='\u{11ff}'      // Hangul jamo
+        | '\u{2e80}'..='\u{303f}'    // radicals, punctuation
+        | '\u{3040}'..='\u{33ff}'    // kana, bopomofo, enclosed
+        | '\u{3400}'..='\u{4dbf}'    // ideographs, extension A
+        | '\u{4e00}'..='\u{9fff}'    // ideographs
+        | '\u{a960}'..='\u{a97f}'    // Hangul jamo, extended A
+        | '\u{ac00}'..='\u{d7ff}'    // Hangul
+        | '\u{f900}'..='\u{faff}'    // compatibility ideographs
+        | '\u{fe30}'..='\u{fe4f}'    // compatibility forms
+        | '\u{ff00}'..='\u{ffef}'    // full and half width
+        | '\u{20000}'..='\u{3ffff}') // ideographs, later extensions
+}
+
+/// What a text costs where a budget is kept.
+pub(crate) fn tokens(text: &str) -> usize {
+    CjkAware.count(text)
+}
+
+/// One block of a message whose content is a list of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentBlock<'a> {
+    /// Text.
+    Text(&'a str),
+    /// An image or whatever else: no estimate counts it.
+    Other,
+}
+
+/// How many tokens a list of blocks is: its texts, each counted for itself (CMP-002).
+pub fn block_tokens<'a>(
+    tokenizer: &(impl Tokenizer + ?Sized),
+    blocks: impl IntoIterator<Item = ContentBlock<'a>>,
+) -> usize {
+    let texts = blocks.into_iter().filter_map(|block| match block {
+        ContentBlock::Text(text) => Some(tokenizer.count(text)),
+        ContentBlock::Other => None,
+    });
+    texts.sum()
+}
+
+/// How many tokens a message is: its text, and the names and inputs of the calls that it asks for.
+pub fn message_tokens(tokenizer: &(impl Tokenizer + ?Sized), message: &ChatMessage) -> usize {
+    match message {
+        ChatMessage::User { text } => tokenizer.count(text),
+        ChatMessage::Tool { output, .. } => tokenizer.count(output),
+        ChatMessage::Assistant { text, calls } => {
+            let calls =
+                calls.iter().map(|call| tokenizer.count(&call.tool) + tokenizer.count(&call.input));
+            tokenizer.count(text) + calls.sum::<usize>()
+        }
+    }
+}
+
+/// How many tokens some messages are together.
+pub fn messages_tokens(tokenizer: &(impl Tokenizer + ?Sized), messages: &[ChatMessage]) -> usize {
+    messages.iter().map(|message| message_tokens(tokenizer, message)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::ToolCall;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn each_estimator_counts_characters_and_not_bytes() {
+        for (text, quarter, two_fifths, cjk) in [
+            ("", 1, 0, 1),
+            ("abc", 1, 1, 1),
+            ("abcd", 2, 1, 2),
+            ("abcde", 2, 2, 2),
+            ("äöüß", 2, 1, 2),
+            ("你好世界", 2, 1, 5),
+            ("안녕하세요", 2, 2, 6),
+            ("こんにちは", 2, 2, 6),
+            ("你好, abcdef", 3, 4, 5),
+            ("𠮷", 1, 0, 2),
+        ] {
+            assert_eq!(QuarterOfChars.count(text), quarter, "{text}");
+            assert_eq!(TwoFifthsOfChars.count(text), two_fifths, "{text}");
+            assert_eq!(CjkAware.count(text), cjk, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_blocks_counts_its_texts_only() {
+        let blocks = [ContentBlock::Text("abcd"), ContentBlock::Other, ContentBlock::Text("")];
+
+        assert_eq!(block_tokens(&QuarterOfChars, blocks), 3);
+        assert_eq!(block_tokens(&QuarterOfChars, [ContentBlock::Other]), 0);
+    }
+
+    #[test]
+    fn a_message_counts_the_calls_that_it_asks_for() {
+        let call = ToolCall { id: "1".into(), tool: "read".into(), input: "{}".into() };
+        let asks = ChatMessage::Assistant { text: "abcd".into(), calls: vec![call] };
+        let said = ChatMessage::User { text: "abcd".into() };
+
+        assert_eq!(message_tokens(&QuarterOfChars, &asks), 2 + 2 + 1);
+        assert_eq!(messages_tokens(&QuarterOfChars, &[asks, said]), 7);
+    }
+
+    proptest! {
+        #[test]
+        fn a_budget_never_counts_less_than_the_specified_estimate(text in ".{0,200}|[一-龥a-z ]{0,200}") {
+            prop_assert!(CjkAware.count(&text) >= QuarterOfChars.count(&text));
+        }
+
+        #[test]
+        fn a_text_of_ascii_is_counted_alike_by_both(text in "[ -~]{0,200}") {
+            prop_assert_eq!(CjkAware.count(&text), QuarterOfChars.count(&text));
+        }
+    }
+}
