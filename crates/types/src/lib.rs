@@ -13,6 +13,7 @@ mod message;
 mod name;
 mod queue;
 mod session_key;
+mod tree_path;
 mod wait;
 
 pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
@@ -28,4 +29,5 @@ pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Tar
 pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
+pub use tree_path::{InvalidPath, TreePath};
 pub use wait::{Filter, State, Wait, wakes};
