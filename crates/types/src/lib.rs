@@ -15,6 +15,7 @@ mod name;
 mod queue;
 mod session_key;
 mod session_settings;
+mod tree_path;
 mod wait;
 
 pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
@@ -32,4 +33,5 @@ pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
+pub use tree_path::{InvalidPath, TreePath};
 pub use wait::{Filter, State, Wait, wakes};

@@ -9,7 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
     &["holdfast-bus", "holdfast-grpc", "holdfast-llm", "holdfast-lock", "holdfast-pg"],
-    &["holdfast-directory", "holdfast-session"],
+    &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
@@ -30,6 +30,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-session",
             "holdfast-testkit",
             "holdfast-tests",
+            "holdfast-workspace",
         ],
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),

@@ -1,0 +1,209 @@
+//! Paths in an agent's tree of files.
+//!
+//! They come from models, people and archives, and become names on a disk: so what could leave a
+//! folder, hide, or mean something else on another system is refused here, once.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The most bytes of a path.
+const LONGEST: usize = 512;
+/// The most bytes between two slashes: what file systems take.
+const LONGEST_PART: usize = 255;
+/// The most of a bad path that an error repeats.
+const SHOWN: usize = 80;
+
+/// A path of a file or folder in a tree: relative, parted by `/`, as in `memory/2026-11-22.md`.
+///
+/// It has 1 to 512 bytes; each part has 1 to 255, is not `.` or `..`, and has no backslash and no
+/// control character in it. It says where a file is and is compared byte by byte: letters of
+/// either case differ, and so do two ways to write `é`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TreePath(String);
+
+/// A text that is not a path in a tree.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a path of a file: {problem}")]
+pub struct InvalidPath {
+    given: String,
+    problem: &'static str,
+}
+
+impl TreePath {
+    /// The path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The last part: what the file is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.rsplit_once('/').map_or(&self.0, |(_folder, name)| name)
+    }
+
+    /// The folder that it is in; `None` at the root.
+    #[must_use]
+    pub fn folder(&self) -> Option<Self> {
+        self.0.rsplit_once('/').map(|(folder, _name)| Self(folder.to_owned()))
+    }
+
+    /// The folders that it is in, the outermost first.
+    pub fn folders(&self) -> impl Iterator<Item = &str> {
+        self.0.match_indices('/').map(|(at, _slash)| &self.0[..at])
+    }
+
+    /// The parts between the slashes.
+    pub fn parts(&self) -> impl Iterator<Item = &str> {
+        self.0.split('/')
+    }
+
+    /// Whether it is that folder's, at any depth, or is that path itself.
+    #[must_use]
+    pub fn is_within(&self, folder: &Self) -> bool {
+        self.0.strip_prefix(&folder.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+fn problem(path: &str) -> Option<&'static str> {
+    if path.is_empty() {
+        return Some("it is empty: write one such as `notes/today.md`");
+    }
+    if path.len() > LONGEST {
+        return Some("it has more than 512 bytes: take a shorter one");
+    }
+    if path.starts_with('/') {
+        return Some("it begins with `/`: write it from the tree's root, as in `notes/today.md`");
+    }
+    if path.contains('\\') {
+        return Some("it has a backslash: part folders with `/`");
+    }
+    if path.chars().any(char::is_control) {
+        return Some("it has a control character: leave that out");
+    }
+    path.split('/').find_map(|part| match part {
+        "" => Some("it ends with `/` or has two in a row: write one between two names"),
+        "." | ".." => Some("it has `.` or `..` in it: write the whole path from the tree's root"),
+        part if part.len() > LONGEST_PART => {
+            Some("one of its names has more than 255 bytes: take a shorter one")
+        }
+        _ => None,
+    })
+}
+
+impl FromStr for TreePath {
+    type Err = InvalidPath;
+
+    fn from_str(path: &str) -> Result<Self, InvalidPath> {
+        match problem(path) {
+            None => Ok(Self(path.to_owned())),
+            // What is shown must not itself be a control sequence.
+            Some(problem) => Err(InvalidPath {
+                given: path
+                    .chars()
+                    .take(SHOWN)
+                    .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+                    .collect(),
+                problem,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl Serialize for TreePath {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for TreePath {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(text: &str) -> TreePath {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn usual_and_foreign_names_are_taken_as_they_are() {
+        for good in ["SOUL.md", "a/b/c", ".hidden", "..a/b..", "日记/今天.md", "with space", "…"]
+        {
+            assert_eq!(path(good).as_str(), good);
+        }
+        assert_eq!(path(&"x".repeat(255)).name().len(), 255);
+        assert!(format!("{}/{}", "x".repeat(255), "y".repeat(255)).parse::<TreePath>().is_ok());
+        let longest = ["x".repeat(255), "y".repeat(255), "z".to_owned()].join("/");
+        assert!(longest[..512].parse::<TreePath>().is_err(), "it ends with a slash");
+    }
+
+    #[test]
+    fn what_could_leave_the_tree_or_fool_a_reader_is_refused_with_what_to_do() {
+        for (bad, told) in [
+            ("", "it is empty"),
+            ("/etc/passwd", "begins with `/`"),
+            ("../x", "`.` or `..`"),
+            ("a/../b", "`.` or `..`"),
+            ("./a", "`.` or `..`"),
+            ("a//b", "two in a row"),
+            ("a/", "ends with `/`"),
+            ("a\\b", "backslash"),
+            ("a\0b", "control character"),
+            ("a\nb", "control character"),
+            ("a\u{7f}", "control character"),
+            (&"x".repeat(256), "255 bytes"),
+            (&"x/".repeat(300), "512 bytes"),
+        ] {
+            let error = bad.parse::<TreePath>().unwrap_err().to_string();
+
+            assert!(error.contains(told), "{error}");
+            assert!(error.len() < 400 && !error.contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn a_path_knows_its_folders_and_who_is_within() {
+        let deep = path("a/b/c.md");
+
+        assert_eq!(deep.folders().collect::<Vec<_>>(), ["a", "a/b"]);
+        assert_eq!((deep.name(), deep.folder()), ("c.md", Some(path("a/b"))));
+        assert_eq!((path("c").name(), path("c").folder()), ("c", None));
+        assert!(deep.is_within(&path("a")) && deep.is_within(&deep));
+        assert!(!path("ab/c").is_within(&path("a")));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_taken_is_never_absolute_and_never_goes_up(text in ".{0,40}|[./a\\\\]{0,12}") {
+            if let Ok(path) = text.parse::<TreePath>() {
+                prop_assert_eq!(path.as_str(), text.as_str());
+                let goes_on = std::path::Path::new(path.as_str())
+                    .components()
+                    .all(|part| matches!(part, std::path::Component::Normal(_)));
+                prop_assert!(goes_on);
+                let json = serde_json::to_string(&path).unwrap();
+                prop_assert_eq!(serde_json::from_str::<TreePath>(&json).unwrap(), path);
+            }
+        }
+    }
+}

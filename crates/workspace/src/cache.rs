@@ -1,0 +1,163 @@
+//! Contents that a runner has fetched before, on its disk.
+//!
+//! Each tenant's are apart. A content is read whole and checked against its hash before it is
+//! used, so a cache that was cut off by a crash or altered costs a fetch and nothing else; and it
+//! is copied, never linked, so that no command can change it through its scratch folder.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+use holdfast_types::TenantId;
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::{ContentHash, Error};
+
+/// A folder of contents, bounded in bytes. Cloning shares it.
+///
+/// Its methods wait for the disk: call them from a thread that may.
+#[derive(Debug, Clone)]
+pub struct Cache(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    folder: PathBuf,
+    limit: u64,
+    /// About how many bytes are in it: another process may share the folder.
+    used: Mutex<u64>,
+}
+
+/// A content in the folder.
+struct Kept {
+    path: PathBuf,
+    size: u64,
+    used_at: SystemTime,
+}
+
+impl Cache {
+    /// Opens or makes a cache of so many bytes at most, in a folder that no command can reach.
+    ///
+    /// # Errors
+    ///
+    /// If the folder cannot be made or read.
+    pub fn open(folder: impl Into<PathBuf>, limit: u64) -> Result<Self, Error> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder).map_err(Error::disk("make the cache's folder"))?;
+        let kept = kept(&folder).map_err(Error::disk("read the cache's folder"))?;
+        let used = kept.iter().map(|kept| kept.size).sum();
+        let cache = Self(Arc::new(Shared { folder, limit, used: Mutex::new(used) }));
+        if used > limit {
+            cache.evict();
+        }
+        Ok(cache)
+    }
+
+    /// How many bytes are in it, about.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        *self.0.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A content, if it is here and whole.
+    pub(crate) fn get(&self, tenant: TenantId, hash: ContentHash) -> Option<Vec<u8>> {
+        let path = self.path(tenant, hash);
+        let content = fs::read(&path).ok()?;
+        if ContentHash::of(&content) != hash {
+            debug!(bytes = content.len(), "a cached content is damaged and is fetched again");
+            if fs::remove_file(&path).is_ok() {
+                self.add_used(-i128::from(content.len() as u64));
+            }
+            return None;
+        }
+        // The oldest go first, by when they were last of use.
+        let file = fs::File::options().append(true).open(&path);
+        if let Err(error) = file.and_then(|file| file.set_modified(SystemTime::now())) {
+            debug!(%error, "a cached content looks older than it is");
+        }
+        Some(content)
+    }
+
+    /// Keeps a content. One that cannot be kept is fetched again next time.
+    pub(crate) fn put(&self, tenant: TenantId, hash: ContentHash, content: &[u8]) {
+        let size = content.len() as u64;
+        let path = self.path(tenant, hash);
+        if size > self.0.limit || path.exists() {
+            return;
+        }
+        match write(&path, content) {
+            Ok(()) if self.add_used(i128::from(size)) > self.0.limit => self.evict(),
+            Ok(()) => {}
+            Err(error) => debug!(%error, "a content could not be cached"),
+        }
+    }
+
+    fn path(&self, tenant: TenantId, hash: ContentHash) -> PathBuf {
+        let hash = hash.to_string();
+        let tenant = tenant.as_uuid().simple().to_string();
+        self.0.folder.join(tenant).join(&hash[..2]).join(hash)
+    }
+
+    fn add_used(&self, bytes: i128) -> u64 {
+        let mut used = self.0.used.lock().unwrap_or_else(PoisonError::into_inner);
+        *used = u64::try_from(i128::from(*used) + bytes).unwrap_or(0);
+        *used
+    }
+
+    /// Removes what was of no use for longest, until a tenth of the room is free.
+    fn evict(&self) {
+        let mut all = match kept(&self.0.folder) {
+            Ok(all) => all,
+            Err(error) => {
+                debug!(%error, "the cache could not be looked through");
+                return;
+            }
+        };
+        all.sort_by_key(|kept| kept.used_at);
+        let room = self.0.limit / 10 * 9;
+        let mut used: u64 = all.iter().map(|kept| kept.size).sum();
+        for kept in all {
+            if used <= room {
+                break;
+            }
+            if fs::remove_file(&kept.path).is_ok() {
+                used -= kept.size;
+            }
+        }
+        *self.0.used.lock().unwrap_or_else(PoisonError::into_inner) = used;
+    }
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let Some(folder) = path.parent() else { return Err(io::ErrorKind::InvalidInput.into()) };
+    fs::create_dir_all(folder)?;
+    let new = folder.join(format!("new-{}", Uuid::now_v7().simple()));
+    let written = fs::write(&new, content).and_then(|()| fs::rename(&new, path));
+    if written.is_err() {
+        drop(fs::remove_file(new));
+    }
+    written
+}
+
+/// All that is in the folder: `<tenant>/<two digits>/<hash>`.
+fn kept(folder: &Path) -> io::Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    let mut folders = vec![(folder.to_owned(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            // What another process removes meanwhile is not there.
+            let Ok(about) = entry.metadata() else { continue };
+            if about.is_dir() && depth < 2 {
+                folders.push((entry.path(), depth + 1));
+            } else if about.is_file() {
+                let used_at = about.modified()?;
+                kept.push(Kept { path: entry.path(), size: about.len(), used_at });
+            }
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,462 @@
+//! Changing a tree: all of a change or nothing of it, once.
+//!
+//! A tree's row is locked from the first look to the commit, so that what is compared is what is
+//! changed. Edits say what they were made for ([`Base`]); where that is not what is there, the
+//! editor is told who was faster, and nothing of the change is made.
+//!
+//! ## What can go wrong
+//!
+//! Two trees of a tenant may get the same new contents at once, each in its own order, and then
+//! wait for each other. So contents are always inserted in the order of their hashes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId, TreePath};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Base, By, Clash, Committed, ContentHash, Edit, Error, Revision, Said, Workspaces,
+    limits::Size,
+    model::{signed, stored_path, unsigned},
+    read::batches,
+    workspaces::{Tree, lock},
+};
+
+/// Hashing less than this is not worth another thread.
+const FEW_BYTES: usize = 256 << 10;
+
+impl Workspaces {
+    /// Changes files, all of them or none.
+    ///
+    /// An edit that changes nothing (the file says so already) is not recorded, and a change of
+    /// which nothing is left makes no revision, unless it has a key to be remembered.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Clash`] if a file is not as an edit's base says, [`Error::KeyReused`], a limit that
+    /// would be passed, or what is wrong with the edits; nothing was changed then. Any other error
+    /// means that nobody knows whether it was: send it again with the same key.
+    pub async fn commit(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        by: &By,
+        edits: Vec<Edit>,
+    ) -> Result<Committed, Error> {
+        by.check()?;
+        let wanted = self.prepare(edits).await?;
+        let request = request(&wanted.ops);
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let tree = lock(&mut tx, agent).await?;
+        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+            tx.finish_reading();
+            return Ok(known);
+        }
+        self.write(tx, tree, by, request, wanted).await
+    }
+
+    /// What came of the change with that key; `None` if there was none.
+    ///
+    /// For a step that is done again after a crash: with the first one's outcome there is nothing
+    /// to read and to decide anew.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn committed(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        key: &str,
+    ) -> Result<Option<Committed>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = by_key(&mut tx, agent, key).await?;
+        tx.finish_reading();
+        Ok(found.map(|(known, _request)| known))
+    }
+
+    /// Checks edits one by one and hashes what they say.
+    pub(crate) async fn prepare(&self, edits: Vec<Edit>) -> Result<Wanted, Error> {
+        if edits.is_empty() {
+            return Err(Error::Invalid("a change has one edit at least: say which".to_owned()));
+        }
+        for edit in &edits {
+            if let Edit::Put { path, content, .. } = edit {
+                self.limits.check_file(path, content.len() as u64)?;
+            }
+        }
+        let bytes: usize = edits.iter().map(content_len).sum();
+        if bytes <= FEW_BYTES {
+            return Wanted::new(edits);
+        }
+        match tokio::task::spawn_blocking(|| Wanted::new(edits)).await {
+            Ok(wanted) => wanted,
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+
+    /// Compares with what is there, checks the limits, writes, and commits.
+    pub(crate) async fn write(
+        &self,
+        mut tx: TenantTx,
+        tree: Tree,
+        by: &By,
+        request: [u8; 32],
+        wanted: Wanted,
+    ) -> Result<Committed, Error> {
+        let now = current(&mut tx, tree.agent, &wanted.ops).await?;
+        let mut steps = Vec::with_capacity(wanted.ops.len());
+        for op in wanted.ops {
+            let before = now.get(&op.path).copied();
+            check_base(&mut tx, tree.agent, &op, before).await?;
+            if before != op.after {
+                steps.push(Step { path: op.path, before, after: op.after });
+            }
+        }
+        if steps.is_empty() && by.key.is_none() {
+            tx.finish_reading();
+            return Ok(Committed { revision: tree.head, changed: 0, repeated: false });
+        }
+        let size = size_after(tree.size, &steps);
+        self.limits.check_tree(tree.size, size)?;
+
+        let needed: BTreeSet<ContentHash> =
+            steps.iter().filter_map(|step| step.after.map(|after| after.hash)).collect();
+        // A map's order is that of the hashes.
+        let new: Vec<(ContentHash, Vec<u8>)> =
+            wanted.contents.into_iter().filter(|(hash, _)| needed.contains(hash)).collect();
+        for part in batches(&new, |(_, content)| content.len() as u64) {
+            store(&mut tx, part).await?;
+        }
+        let revision = tree.head.next();
+        record(&mut tx, &tree, by, &request, &steps, size).await?;
+        check_folders(&mut tx, tree.agent, &steps).await?;
+        tx.commit().await?;
+        let changed = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+        Ok(Committed { revision, changed, repeated: false })
+    }
+}
+
+fn content_len(edit: &Edit) -> usize {
+    match edit {
+        Edit::Put { content, .. } => content.len(),
+        Edit::Delete { .. } => 0,
+    }
+}
+
+/// Edits, with what they say apart from where.
+pub(crate) struct Wanted {
+    pub ops: Vec<Op>,
+    /// What is to be stored; what the tenant has already need not be here.
+    pub contents: BTreeMap<ContentHash, Vec<u8>>,
+}
+
+/// What a file is to become.
+pub(crate) struct Op {
+    pub path: TreePath,
+    /// `None` deletes it.
+    pub after: Option<Said>,
+    pub base: Base,
+}
+
+/// What becomes of a file.
+struct Step {
+    path: TreePath,
+    before: Option<Said>,
+    after: Option<Said>,
+}
+
+impl Wanted {
+    fn new(edits: Vec<Edit>) -> Result<Self, Error> {
+        let mut ops = Vec::with_capacity(edits.len());
+        let mut contents = BTreeMap::new();
+        for edit in edits {
+            ops.push(match edit {
+                Edit::Delete { path, base } => Op { path, after: None, base },
+                Edit::Put { path, content, base } => {
+                    let hash = ContentHash::of(&content);
+                    let after = Some(Said { hash, size: content.len() as u64 });
+                    contents.insert(hash, content);
+                    Op { path, after, base }
+                }
+            });
+        }
+        ops.sort_by(|a, b| a.path.cmp(&b.path));
+        if let Some(twice) = ops.windows(2).find(|pair| pair[0].path == pair[1].path) {
+            return Err(Error::Invalid(format!(
+                "a change has one edit of a file at most, and this one has two of `{}`: send them \
+                 one after the other",
+                twice[0].path
+            )));
+        }
+        Ok(Self { ops, contents })
+    }
+}
+
+/// What tells two changes with one key apart: which files they make say what.
+///
+/// Not what they were made for: one that is made again after a crash has read what it wrote
+/// itself the first time.
+pub(crate) fn request(ops: &[Op]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for op in ops {
+        hasher.update((op.path.as_str().len() as u64).to_be_bytes());
+        hasher.update(op.path.as_str());
+        match op.after {
+            Some(after) => hasher.update(after.hash.as_bytes()),
+            None => hasher.update([0]),
+        }
+    }
+    hasher.finalize().into()
+}
+
+/// What came of a change the first time, if its key is known.
+pub(crate) async fn known(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    by: &By,
+    request: &[u8; 32],
+) -> Result<Option<Committed>, Error> {
+    let Some(key) = &by.key else { return Ok(None) };
+    match by_key(tx, agent, key).await? {
+        Some((known, first)) if first == request => Ok(Some(known)),
+        Some(_) => Err(Error::KeyReused(key.clone())),
+        None => Ok(None),
+    }
+}
+
+async fn by_key(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    key: &str,
+) -> Result<Option<(Committed, Vec<u8>)>, Error> {
+    const SQL: &str = "
+        select revision, changed, request from workspace.revisions
+        where tenant_id = $1 and agent_id = $2 and idem_key = $3";
+    let tenant = tx.tenant();
+    let row: Option<(i64, i32, Vec<u8>)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(key)
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(row.map(|(revision, changed, request)| {
+        let changed = u32::try_from(changed).unwrap_or(0);
+        (Committed { revision: revision.into(), changed, repeated: true }, request)
+    }))
+}
+
+/// What the files that a change is about say now.
+async fn current(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    ops: &[Op],
+) -> Result<BTreeMap<TreePath, Said>, Error> {
+    const SQL: &str = "
+        select path, hash, size from workspace.files
+        where tenant_id = $1 and agent_id = $2 and path = any($3)";
+    let tenant = tx.tenant();
+    let rows: Vec<(String, Vec<u8>, i64)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(ops.iter().map(|op| op.path.as_str()).collect::<Vec<_>>())
+        .fetch_all(tx.conn())
+        .await?;
+    rows.into_iter()
+        .map(|(path, hash, size)| {
+            let said = Said { hash: ContentHash::stored(&hash)?, size: unsigned(size) };
+            Ok((stored_path(&path)?, said))
+        })
+        .collect()
+}
+
+async fn check_base(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    op: &Op,
+    now: Option<Said>,
+) -> Result<(), Error> {
+    let clash = match (op.base, now) {
+        (Base::Any, None) if op.after.is_none() => {
+            return Err(Error::not_found("file", &op.path));
+        }
+        (Base::Any, _) | (Base::Absent, None) => return Ok(()),
+        (Base::Hash(base), Some(now)) if base == now.hash => return Ok(()),
+        (Base::Absent, Some(_)) => Clash::Created,
+        (Base::Hash(_), Some(_)) => Clash::Changed,
+        (Base::Hash(_), None) => Clash::Deleted,
+    };
+    match last_change(tx, agent, &op.path).await? {
+        Some((author, revision)) => {
+            Err(Error::Clash { path: op.path.clone(), clash, author, revision })
+        }
+        // It never was there: nobody deleted what the editor believes to have read.
+        None => Err(Error::not_found("file", &op.path)),
+    }
+}
+
+/// Who changed a file last, and when.
+async fn last_change(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    path: &TreePath,
+) -> Result<Option<(String, Revision)>, Error> {
+    const SQL: &str = "
+        select r.author, r.revision
+        from (select revision from workspace.changes
+              where tenant_id = $1 and agent_id = $2 and path = $3
+              order by revision desc limit 1) h
+        join workspace.revisions r
+          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision";
+    let tenant = tx.tenant();
+    let row: Option<(String, i64)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(path.as_str())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(row.map(|(author, revision)| (author, revision.into())))
+}
+
+fn size_after(size: Size, steps: &[Step]) -> Size {
+    let files = |said: Option<Said>| i64::from(said.is_some());
+    let bytes = |said: Option<Said>| said.map_or(0, |said| signed(said.size));
+    steps.iter().fold(size, |size, step| Size {
+        files: size.files - files(step.before) + files(step.after),
+        bytes: size.bytes - bytes(step.before) + bytes(step.after),
+    })
+}
+
+/// Stores contents that the tenant has not yet, in the order of their hashes.
+async fn store(tx: &mut TenantTx, contents: &[(ContentHash, Vec<u8>)]) -> Result<(), Error> {
+    const SQL: &str = "
+        insert into workspace.contents (tenant_id, hash, content)
+        select $1, n.hash, n.content
+        from unnest($2::bytea[], $3::bytea[]) with ordinality as n (hash, content, place)
+        order by n.place
+        on conflict do nothing";
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(contents.iter().map(|(hash, _)| hash.as_bytes().as_slice()).collect::<Vec<_>>())
+        .bind(contents.iter().map(|(_, content)| content.as_slice()).collect::<Vec<_>>())
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Writes a revision: what it did, the tree as it is now, and what that holds. One statement.
+async fn record(
+    tx: &mut TenantTx,
+    tree: &Tree,
+    by: &By,
+    request: &[u8; 32],
+    steps: &[Step],
+    size: Size,
+) -> Result<(), Error> {
+    const SQL: &str = "
+        with revision as (
+            insert into workspace.revisions
+                (tenant_id, agent_id, revision, author, run_id, reason, idem_key, request, changed)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce(array_length($9::text[], 1), 0))
+            returning created_at),
+        change as (
+            insert into workspace.changes
+                (tenant_id, agent_id, revision, path, old_hash, old_size, new_hash, new_size)
+            select $1, $2, $3, s.path, s.old_hash, s.old_size, s.new_hash, s.new_size
+            from unnest($9::text[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bigint[])
+                 as s (path, old_hash, old_size, new_hash, new_size)),
+        gone as (
+            delete from workspace.files
+            where tenant_id = $1 and agent_id = $2 and path = any($14)),
+        there as (
+            insert into workspace.files as f
+                (tenant_id, agent_id, path, hash, size, revision, changed_at)
+            select $1, $2, s.path, s.new_hash, s.new_size, $3, r.created_at
+            from unnest($9::text[], $12::bytea[], $13::bigint[]) as s (path, new_hash, new_size)
+            cross join revision r
+            where s.new_hash is not null
+            on conflict (agent_id, path, tenant_id) do update
+                set hash = excluded.hash, size = excluded.size, revision = excluded.revision,
+                    changed_at = excluded.changed_at)
+        update workspace.trees set head = $3, files = $15, bytes = $16
+        where tenant_id = $1 and agent_id = $2";
+
+    let hash = |said: &Option<Said>| said.map(|said| said.hash.as_bytes().to_vec());
+    let bytes = |said: &Option<Said>| said.map(|said| signed(said.size));
+    let gone = steps.iter().filter(|step| step.after.is_none());
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(tree.agent.as_uuid())
+        .bind(tree.head.next().number())
+        .bind(&by.author)
+        .bind(by.run.map(|run| run.as_uuid()))
+        .bind(&by.reason)
+        .bind(&by.key)
+        .bind(request.as_slice())
+        .bind(steps.iter().map(|step| step.path.as_str()).collect::<Vec<_>>())
+        .bind(steps.iter().map(|step| hash(&step.before)).collect::<Vec<_>>())
+        .bind(steps.iter().map(|step| bytes(&step.before)).collect::<Vec<_>>())
+        .bind(steps.iter().map(|step| hash(&step.after)).collect::<Vec<_>>())
+        .bind(steps.iter().map(|step| bytes(&step.after)).collect::<Vec<_>>())
+        .bind(gone.map(|step| step.path.as_str()).collect::<Vec<_>>())
+        .bind(i32::try_from(size.files).unwrap_or(i32::MAX))
+        .bind(size.bytes)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Refuses a tree in which a new file is a folder too, or is in what is a file.
+async fn check_folders(tx: &mut TenantTx, agent: AgentId, steps: &[Step]) -> Result<(), Error> {
+    const ABOVE: &str = "
+        select path from workspace.files
+        where tenant_id = $1 and agent_id = $2 and path = any($3) limit 1";
+    const BELOW: &str = "
+        select n.path, f.path
+        from unnest($3::text[], $4::text[], $5::text[]) as n (path, first, last)
+        cross join lateral (
+            select path from workspace.files
+            where tenant_id = $1 and agent_id = $2 and path > n.first and path < n.last
+            limit 1) f
+        limit 1";
+
+    let new: Vec<&TreePath> = steps
+        .iter()
+        .filter(|step| step.before.is_none() && step.after.is_some())
+        .map(|step| &step.path)
+        .collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let folders: BTreeSet<&str> = new.iter().flat_map(|path| path.folders()).collect();
+    let tenant = tx.tenant();
+    if !folders.is_empty() {
+        let above: Option<String> = sqlx::query_scalar(ABOVE)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(folders.into_iter().collect::<Vec<_>>())
+            .fetch_optional(tx.conn())
+            .await?;
+        if let Some(folder) = above {
+            let inside = new.iter().find(|path| path.folders().any(|above| above == folder));
+            let file = inside.map(ToString::to_string).unwrap_or_default();
+            return Err(Error::Folder { folder, file });
+        }
+    }
+    let below: Option<(String, String)> = sqlx::query_as(BELOW)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(new.iter().map(|path| path.as_str()).collect::<Vec<_>>())
+        .bind(new.iter().map(|path| format!("{path}/")).collect::<Vec<_>>())
+        .bind(new.iter().map(|path| format!("{path}0")).collect::<Vec<_>>())
+        .fetch_optional(tx.conn())
+        .await?;
+    match below {
+        Some((folder, file)) => Err(Error::Folder { folder, file }),
+        None => Ok(()),
+    }
+}

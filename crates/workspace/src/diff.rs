@@ -1,0 +1,272 @@
+//! What is different between two revisions, as a person reads it.
+
+use std::{collections::HashMap, fmt, time::Duration};
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId, TreePath};
+use similar::{ChangeTag, TextDiff};
+
+use crate::{
+    ContentHash, Error, FileChange, Revision, Said, Workspaces,
+    model::stored_path,
+    read::{bounds, contents},
+    workspaces::{check_revision, head},
+};
+
+/// The most files of one answer; the rest are counted.
+const MOST_FILES: usize = 100;
+/// The most lines that are shown of one file; the rest are counted.
+const MOST_LINES: usize = 1_000;
+/// The most bytes on either side of a file whose lines are compared.
+const MOST_BYTES: u64 = 512 << 10;
+/// The most bytes of both sides of all files together, before the rest are only named.
+const MOST_BYTES_OF_ALL: u64 = 16 << 20;
+/// How long one file's lines may be compared before the answer gets rougher.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What is different between two revisions.
+///
+/// Written out it is a unified diff, as `diff -u` and `git` write it, with a line in brackets
+/// where something is not shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diff {
+    /// Files that differ, in the order of their paths.
+    pub files: Vec<FileDiff>,
+    /// How many more there are than fit in one answer.
+    pub more: usize,
+}
+
+/// What is different in a file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct FileDiff {
+    /// Which file, and what it said on either side.
+    pub file: FileChange,
+    /// How its text differs.
+    pub body: DiffBody,
+}
+
+/// How a file's text differs.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DiffBody {
+    /// By these lines.
+    Text {
+        /// Hunks, each under its `@@` line.
+        hunks: String,
+        /// Lines that are new.
+        added: usize,
+        /// Lines that are gone.
+        removed: usize,
+        /// Lines of the hunks that are not shown.
+        hidden: usize,
+    },
+    /// One side is no text.
+    Binary,
+    /// There is too much of it to be compared.
+    Large,
+}
+
+impl fmt::Debug for FileDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What a file says is nobody's business in a log.
+        f.debug_struct("FileDiff").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for DiffBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text { added, removed, .. } => write!(f, "Text(+{added} -{removed})"),
+            Self::Binary => f.write_str("Binary"),
+            Self::Large => f.write_str("Large"),
+        }
+    }
+}
+
+impl Workspaces {
+    /// What changed from one revision to another, either of which may be the newer; all of it, or
+    /// what is within a file or folder.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    pub async fn diff(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        from: Revision,
+        to: Revision,
+        within: Option<&TreePath>,
+    ) -> Result<Diff, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let newest = head(&mut tx, agent).await?;
+        check_revision(from, newest)?;
+        check_revision(to, newest)?;
+        let mut differing = differing(&mut tx, agent, from, to, within).await?;
+        let more = differing.len().saturating_sub(MOST_FILES);
+        differing.truncate(MOST_FILES);
+        let texts = texts(&mut tx, &differing).await?;
+        tx.finish_reading();
+
+        let compare = move || differing.into_iter().map(|file| compare(file, &texts)).collect();
+        match tokio::task::spawn_blocking(compare).await {
+            Ok(files) => Ok(Diff { files, more }),
+            Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
+        }
+    }
+}
+
+type SidesRow = (String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
+
+/// The files that are not the same on both sides.
+async fn differing(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    from: Revision,
+    to: Revision,
+    within: Option<&TreePath>,
+) -> Result<Vec<FileChange>, Error> {
+    // Only a file that changed in between can differ.
+    const SQL: &str = "
+        with touched as materialized (
+            select distinct path from workspace.changes
+            where tenant_id = $1 and agent_id = $2
+              and revision > least($3, $4) and revision <= greatest($3, $4)
+              and path >= $5 and path < $6)
+        select t.path, a.new_hash, a.new_size, b.new_hash, b.new_size
+        from touched t
+        left join lateral (
+            select new_hash, new_size from workspace.changes
+            where tenant_id = $1 and agent_id = $2 and path = t.path and revision <= $3
+            order by revision desc limit 1) a on true
+        left join lateral (
+            select new_hash, new_size from workspace.changes
+            where tenant_id = $1 and agent_id = $2 and path = t.path and revision <= $4
+            order by revision desc limit 1) b on true
+        where a.new_hash is distinct from b.new_hash
+        order by t.path";
+    let (first, last) = bounds(within);
+    let tenant = tx.tenant();
+    let rows: Vec<SidesRow> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(from.number())
+        .bind(to.number())
+        .bind(first)
+        .bind(last)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut files = Vec::with_capacity(rows.len());
+    for (path, old_hash, old_size, new_hash, new_size) in rows {
+        let path = stored_path(&path)?;
+        if within.is_none_or(|folder| path.is_within(folder)) {
+            let before = Said::stored(old_hash, old_size)?;
+            files.push(FileChange { path, before, after: Said::stored(new_hash, new_size)? });
+        }
+    }
+    Ok(files)
+}
+
+/// What the files say, as far as they are compared.
+async fn texts(
+    tx: &mut TenantTx,
+    files: &[FileChange],
+) -> Result<HashMap<ContentHash, Vec<u8>>, Error> {
+    let mut left = MOST_BYTES_OF_ALL;
+    let mut wanted = Vec::new();
+    for file in files {
+        let bytes: u64 = sides(file).map(|said| said.size).sum();
+        if sides(file).all(|said| said.size <= MOST_BYTES) && bytes <= left {
+            left -= bytes;
+            wanted.extend(sides(file).map(|said| said.hash));
+        }
+    }
+    wanted.sort_unstable();
+    wanted.dedup();
+    Ok(contents(tx, &wanted).await?.into_iter().collect())
+}
+
+fn sides(file: &FileChange) -> impl Iterator<Item = Said> {
+    file.before.into_iter().chain(file.after)
+}
+
+fn compare(file: FileChange, texts: &HashMap<ContentHash, Vec<u8>>) -> FileDiff {
+    let side = |said: Option<Said>| match said {
+        None => Some([].as_slice()),
+        Some(said) => texts.get(&said.hash).map(Vec::as_slice),
+    };
+    let body = match (side(file.before), side(file.after)) {
+        (Some(before), Some(after)) => match (text(before), text(after)) {
+            (Some(before), Some(after)) => hunks(before, after),
+            _ => DiffBody::Binary,
+        },
+        _ => DiffBody::Large,
+    };
+    FileDiff { file, body }
+}
+
+fn text(content: &[u8]) -> Option<&str> {
+    std::str::from_utf8(content).ok().filter(|text| !text.contains('\0'))
+}
+
+fn hunks(before: &str, after: &str) -> DiffBody {
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(before, after);
+    let count = |tag| diff.iter_all_changes().filter(|change| change.tag() == tag).count();
+    let all = diff.unified_diff().context_radius(3).to_string();
+    let hidden = all.lines().count().saturating_sub(MOST_LINES);
+    let hunks = match hidden {
+        0 => all,
+        _ => all.split_inclusive('\n').take(MOST_LINES).collect(),
+    };
+    DiffBody::Text {
+        hunks,
+        added: count(ChangeTag::Insert),
+        removed: count(ChangeTag::Delete),
+        hidden,
+    }
+}
+
+impl fmt::Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in &self.files {
+            fmt::Display::fmt(file, f)?;
+        }
+        match self.more {
+            0 => Ok(()),
+            more => writeln!(f, "[{more} more files differ: ask for a folder or a file]"),
+        }
+    }
+}
+
+impl fmt::Display for FileDiff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.file.path;
+        match self.file.before {
+            Some(_) => writeln!(f, "--- a/{path}")?,
+            None => writeln!(f, "--- /dev/null")?,
+        }
+        match self.file.after {
+            Some(_) => writeln!(f, "+++ b/{path}")?,
+            None => writeln!(f, "+++ /dev/null")?,
+        }
+        let size = |said: Option<Said>| said.map_or(0, |said| said.size);
+        let (before, after) = (size(self.file.before), size(self.file.after));
+        match &self.body {
+            DiffBody::Text { hunks, hidden, .. } => {
+                f.write_str(hunks)?;
+                if !hunks.is_empty() && !hunks.ends_with('\n') {
+                    writeln!(f)?;
+                }
+                match hidden {
+                    0 => Ok(()),
+                    hidden => writeln!(f, "[{hidden} more lines of the diff are not shown]"),
+                }
+            }
+            DiffBody::Binary => {
+                writeln!(f, "[not text: {before} bytes before, {after} bytes after]")
+            }
+            DiffBody::Large => {
+                writeln!(f, "[too large to compare: {before} bytes before, {after} bytes after]")
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! A tree as an archive, in the layout that it has (spec BST-011, WSP-007).
+//!
+//! The same tree gives the same bytes, whoever asks and whenever: files stand in the order of
+//! their paths, belong to nobody, and are of no time.
+
+use std::collections::HashMap;
+
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use holdfast_types::{AgentId, TenantId, TreePath};
+
+use crate::{
+    ContentHash, Error, Listed, Revision, Workspaces,
+    read::{batches, contents, list_at},
+    workspaces::head,
+};
+
+type Archive = tar::Builder<GzEncoder<Vec<u8>>>;
+
+impl Workspaces {
+    /// A tree as a `.tar.gz`, and the revision that it is.
+    ///
+    /// The whole archive is in memory: it is never larger than a tree may be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    pub async fn export(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        at: Option<Revision>,
+    ) -> Result<(Vec<u8>, Revision), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let at = match at {
+            Some(at) => at,
+            None => head(&mut tx, agent).await?,
+        };
+        // By its number and not as it stands, so that a change meanwhile is not half in it.
+        let files = list_at(&mut tx, agent, at, None).await?;
+        let gz = GzBuilder::new().mtime(0).operating_system(255);
+        let mut archive = tar::Builder::new(gz.write(Vec::new(), Compression::default()));
+        for part in batches(&files, |file| file.size) {
+            let hashes: Vec<ContentHash> = part.iter().map(|file| file.hash).collect();
+            let contents: HashMap<_, _> = contents(&mut tx, &hashes).await?.into_iter().collect();
+            let part = part.to_vec();
+            archive = blocking(move || add(archive, &part, &contents)).await?;
+        }
+        tx.finish_reading();
+        let bytes = blocking(move || {
+            let gz = archive.into_inner().map_err(Error::disk("write an archive"))?;
+            gz.finish().map_err(Error::disk("write an archive"))
+        })
+        .await?;
+        Ok((bytes, at))
+    }
+}
+
+fn add(
+    mut archive: Archive,
+    files: &[Listed],
+    contents: &HashMap<ContentHash, Vec<u8>>,
+) -> Result<Archive, Error> {
+    for file in files {
+        let content = contents.get(&file.hash).ok_or(Error::Corrupt { what: "content" })?;
+        add_file(&mut archive, &file.path, content).map_err(Error::disk("write an archive"))?;
+    }
+    Ok(archive)
+}
+
+fn add_file(archive: &mut Archive, path: &TreePath, content: &[u8]) -> std::io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_size(content.len() as u64);
+    header.set_mtime(0);
+    header.set_uid(0);
+    header.set_gid(0);
+    archive.append_data(&mut header, path.as_str(), content)
+}
+
+/// Does work that takes a while on a thread of its own.
+pub(crate) async fn blocking<T, F>(work: F) -> Result<T, Error>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, Error> + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+        Err(_stopping) => Err(Error::Disk {
+            what: "finish work while the process stops",
+            source: std::io::ErrorKind::Interrupted.into(),
+        }),
+    }
+}

@@ -1,0 +1,273 @@
+//! An archive as a tree.
+//!
+//! An archive comes from outside, so nothing in it is believed: it is read as a stream, unpacked
+//! to nowhere, and each entry is looked at before its content is read. What is not a plain file
+//! with a plain path is refused by its name, and so is more than a tree may hold, whether an entry
+//! says so or only turns out so.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufReader, Read},
+};
+
+use flate2::bufread::MultiGzDecoder;
+use holdfast_types::{AgentId, TenantId, TreePath};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Base, By, Committed, Edit, Error, Limits, Workspaces,
+    commit::{Op, known, request},
+    export::blocking,
+    read::list_now,
+    workspaces::lock,
+};
+
+/// What becomes of files that are there and not in the archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Import {
+    /// They stay.
+    Merge,
+    /// They go.
+    Replace,
+}
+
+/// What an import came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Imported {
+    /// The change that it made.
+    pub committed: Committed,
+    /// Files that the archive had.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What an entry may add to a stream beside its content: its own header, another one for a long
+/// name, and padding.
+const ENTRY_OVERHEAD: u64 = 4 << 10;
+/// What a stream may have beside its entries: comments, and the end.
+const STREAM_OVERHEAD: u64 = 1 << 20;
+/// The most of a bad entry's path that an error repeats.
+const SHOWN: usize = 80;
+
+impl Workspaces {
+    /// Takes the files of a `.tar` or `.tar.gz` into a tree, as one change: all of them or none.
+    ///
+    /// Folders are implied by their files; permissions, owners and times are not kept. The table
+    /// of things is taken under both of its names (spec C-55): `memory/things.sqlite` becomes
+    /// `memory/things.db`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Archive`] names the entry that cannot be taken, [`Error::Unreadable`] says that it
+    /// is no archive or not a whole one; as [`commit`](Self::commit) besides.
+    pub async fn import(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        by: &By,
+        archive: impl Read + Send + 'static,
+        mode: Import,
+    ) -> Result<Imported, Error> {
+        by.check()?;
+        let limits = self.limits;
+        let found = blocking(move || read(archive, &limits)).await?;
+        let files = found.len();
+        let bytes = found.values().map(|content| content.len() as u64).sum();
+        if found.is_empty() {
+            return Err(Error::Invalid(
+                "the archive has no file in it: pack the agent's files themselves".to_owned(),
+            ));
+        }
+        let edits = found
+            .into_iter()
+            .map(|(path, content)| Edit::Put { path, content, base: Base::Any })
+            .collect();
+        let mut wanted = self.prepare(edits).await?;
+        let request = request_of(mode, request(&wanted.ops));
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let tree = lock(&mut tx, agent).await?;
+        if let Some(committed) = known(&mut tx, agent, by, &request).await? {
+            tx.finish_reading();
+            return Ok(Imported { committed, files, bytes });
+        }
+        if mode == Import::Replace {
+            let mut gone = Vec::new();
+            for file in list_now(&mut tx, agent, None).await? {
+                if wanted.ops.binary_search_by(|op| op.path.cmp(&file.path)).is_err() {
+                    gone.push(Op { path: file.path, after: None, base: Base::Any });
+                }
+            }
+            wanted.ops.extend(gone);
+        }
+        let committed = self.write(tx, tree, by, request, wanted).await?;
+        Ok(Imported { committed, files, bytes })
+    }
+}
+
+fn request_of(mode: Import, files: [u8; 32]) -> [u8; 32] {
+    let mode: &[u8] = match mode {
+        Import::Merge => b"\0merge",
+        Import::Replace => b"\0replace",
+    };
+    let mut hasher = Sha256::new();
+    hasher.update(mode);
+    hasher.update(files);
+    hasher.finalize().into()
+}
+
+/// Reads an archive, packed or not.
+fn read(archive: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
+    let mut archive = BufReader::new(archive);
+    let is_gzip =
+        io::BufRead::fill_buf(&mut archive).map_err(Error::Unreadable)?.starts_with(&[0x1f, 0x8b]);
+    if is_gzip { read_tar(MultiGzDecoder::new(archive), limits) } else { read_tar(archive, limits) }
+}
+
+fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec<u8>>, Error> {
+    // However little it was packed to: no more than a tree and what goes with it is unpacked.
+    let most = limits.tree + u64::from(limits.files) * ENTRY_OVERHEAD + STREAM_OVERHEAD;
+    let mut archive = tar::Archive::new(Capped { stream, left: most });
+    let mut found = BTreeMap::new();
+    let mut total = 0_u64;
+    for entry in archive.entries().map_err(unreadable)? {
+        let mut entry = entry.map_err(unreadable)?;
+        let named = entry.path_bytes().into_owned();
+        let refuse = |problem: String| Error::Archive { entry: shown(&named), problem };
+        match entry.header().entry_type() {
+            tar::EntryType::Regular | tar::EntryType::Continuous => {}
+            // Comments that concern the whole archive, as `git archive` writes them.
+            tar::EntryType::XGlobalHeader => continue,
+            tar::EntryType::Directory => {
+                tree_path(&named, true).map_err(refuse)?;
+                continue;
+            }
+            tar::EntryType::Symlink | tar::EntryType::Link => {
+                return Err(refuse("is a link: put the file itself in its place".to_owned()));
+            }
+            tar::EntryType::Block | tar::EntryType::Char | tar::EntryType::Fifo => {
+                return Err(refuse("is a device or a pipe: leave it out".to_owned()));
+            }
+            _ => return Err(refuse("is of a kind that is not taken: leave it out".to_owned())),
+        }
+        let Some(path) = tree_path(&named, false).map_err(refuse)? else {
+            return Err(refuse("has no name: give it one".to_owned()));
+        };
+        let size = entry.size();
+        limits.check_file(&path, size).map_err(|error| refuse(format!("is too large: {error}")))?;
+        total += size;
+        if total > limits.tree {
+            return Err(refuse(format!(
+                "is one too many: with it there are {total} bytes, and {} is the most: leave \
+                 something out",
+                limits.tree
+            )));
+        }
+        if found.len() >= usize::try_from(limits.files).unwrap_or(usize::MAX) {
+            return Err(refuse(format!(
+                "is one too many: {} files is the most: leave something out",
+                limits.files
+            )));
+        }
+        let mut content = Vec::with_capacity(usize::try_from(size).unwrap_or(0));
+        // What it turns out to have, whatever it said.
+        entry.by_ref().take(limits.file + 1).read_to_end(&mut content).map_err(unreadable)?;
+        if content.len() as u64 != size {
+            return Err(refuse(format!(
+                "says that it has {size} bytes and has {}: pack it again",
+                content.len()
+            )));
+        }
+        if found.insert(path, content).is_some() {
+            return Err(refuse("is there twice: leave one out".to_owned()));
+        }
+    }
+    Ok(found)
+}
+
+/// The path of an entry in a tree; `None` for the tree's own folder.
+fn tree_path(named: &[u8], is_folder: bool) -> Result<Option<TreePath>, String> {
+    let Ok(mut path) = std::str::from_utf8(named) else {
+        return Err("has a name that is not UTF-8: rename it".to_owned());
+    };
+    // As `tar -C folder .` names them.
+    while let Some(rest) = path.strip_prefix("./") {
+        path = rest;
+    }
+    if is_folder {
+        path = path.strip_suffix('/').unwrap_or(path);
+        if path.is_empty() || path == "." {
+            return Ok(None);
+        }
+    }
+    let path: TreePath = path.parse().map_err(|error| format!("cannot be taken: {error}"))?;
+    match path.folder() {
+        Some(folder) if folder.name() == "memory" && path.name() == "things.sqlite" => {
+            Ok(format!("{folder}/things.db").parse().ok())
+        }
+        _ => Ok(Some(path)),
+    }
+}
+
+fn shown(named: &[u8]) -> String {
+    String::from_utf8_lossy(named)
+        .chars()
+        .take(SHOWN)
+        .map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c })
+        .collect()
+}
+
+fn unreadable(error: io::Error) -> Error {
+    // tar wraps what its stream said.
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(inner) = cause {
+        if inner.downcast_ref::<TooMuch>().is_some() {
+            return Error::Invalid(
+                "the archive unpacks to more than a tree may hold: leave something out".to_owned(),
+            );
+        }
+        let wrapped = inner.downcast_ref::<io::Error>().and_then(|inner| inner.get_ref());
+        cause = match wrapped {
+            Some(wrapped) => Some(wrapped as &(dyn std::error::Error + 'static)),
+            None => inner.source(),
+        };
+    }
+    Error::Unreadable(error)
+}
+
+/// A stream that ends with an error once more came out of it than may.
+struct Capped<R> {
+    stream: R,
+    left: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the stream is longer than it may be")]
+struct TooMuch;
+
+impl<R: Read> Read for Capped<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let got = self.stream.read(into)?;
+        self.left = self.left.checked_sub(got as u64).ok_or_else(|| io::Error::other(TooMuch))?;
+        Ok(got)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_named_from_the_root_of_the_tree() {
+        let path = |named: &str| tree_path(named.as_bytes(), false).unwrap().unwrap().to_string();
+
+        assert_eq!(path("./SOUL.md"), "SOUL.md");
+        assert_eq!(path("memory/things.sqlite"), "memory/things.db");
+        assert_eq!(path("sub-agents/x/memory/things.sqlite"), "sub-agents/x/memory/things.db");
+        assert_eq!(path("notes/things.sqlite"), "notes/things.sqlite");
+        assert_eq!(tree_path(b"./", true), Ok(None));
+        assert!(tree_path(b"../x", true).is_err());
+        assert!(tree_path(b"\xff", false).is_err());
+    }
+}

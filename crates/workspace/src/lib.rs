@@ -1,0 +1,61 @@
+//! An agent's files: a versioned tree, kept in Postgres.
+//!
+//! A tree is paths and what they say. Every change makes a new revision with its author, run,
+//! reason and time; none is ever taken back, so every one can be undone by another. What files
+//! say is stored once in a tenant, by its SHA-256, and never shared between two tenants.
+//!
+//! [`Workspaces`] owns the Postgres schema `workspace` and is the only way to it:
+//!
+//! | verb | what | file |
+//! |---|---|---|
+//! | head, forget | the newest revision; the end of an agent | `workspaces.rs` |
+//! | list, read, read_many | what is there, now or then | `read.rs` |
+//! | commit | change files, all or none | `commit.rs` |
+//! | restore | what was, again | `restore.rs` |
+//! | log, diff | who changed what | `log.rs`, `diff.rs` |
+//! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
+//! | seed | a new agent's first files | `templates.rs` |
+//!
+//! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
+//! through afterwards for what they changed. [`Cache`] keeps what was fetched for it.
+//!
+//! ## What is kept
+//!
+//! History, until the agent is forgotten: revisions, changes, and every content that one of them
+//! names. [`Limits`] bound what a tree holds now, and not its history.
+//!
+//! ## What can go wrong
+//!
+//! Two sessions of one agent work on one tree. A change says what each file was when its editor
+//! read it, and is refused whole if one is not so any more; the editor is told which and by whom.
+//! A change whose answer was lost is sent again with its key, and is made once.
+
+mod cache;
+mod commit;
+mod diff;
+mod error;
+mod export;
+mod fs;
+mod hash;
+mod import;
+mod limits;
+mod log;
+mod manifest;
+mod model;
+mod read;
+mod restore;
+mod scratch;
+mod templates;
+mod workspaces;
+
+pub use cache::Cache;
+pub use diff::{Diff, DiffBody, FileDiff};
+pub use error::{Clash, Error};
+pub use hash::ContentHash;
+pub use import::{Import, Imported};
+pub use limits::Limits;
+pub use log::{LogFilter, Logged};
+pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
+pub use scratch::{Brought, Changes, Scratch, Stray, StrayKind};
+pub use templates::TEMPLATES;
+pub use workspaces::Workspaces;

@@ -1,0 +1,77 @@
+//! How much a tree may hold.
+
+use holdfast_types::TreePath;
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// How much one agent's tree may hold. It is an agent's notes, skills and work products; what is
+/// larger belongs elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// The most bytes of one file.
+    pub file: u64,
+    /// The most bytes of all of a tree's files together, as it is now; history is not counted.
+    pub tree: u64,
+    /// The most files of a tree, as it is now.
+    pub files: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { file: 1 << 20, tree: 64 << 20, files: 10_000 }
+    }
+}
+
+impl Limits {
+    /// Refuses a file that is too large.
+    pub(crate) fn check_file(&self, path: &TreePath, bytes: u64) -> Result<(), Error> {
+        if bytes > self.file {
+            return Err(Error::FileTooLarge { path: path.clone(), bytes, limit: self.file });
+        }
+        Ok(())
+    }
+
+    /// Refuses a tree that would grow past what it may hold; one that shrinks is never refused.
+    pub(crate) fn check_tree(&self, before: Size, after: Size) -> Result<(), Error> {
+        if after.files > before.files && after.files > i64::from(self.files) {
+            return Err(Error::TooManyFiles { files: after.files, limit: self.files });
+        }
+        let limit = i64::try_from(self.tree).unwrap_or(i64::MAX);
+        if after.bytes > before.bytes && after.bytes > limit {
+            let over = after.bytes - limit;
+            return Err(Error::TreeTooLarge { bytes: after.bytes, limit, over });
+        }
+        Ok(())
+    }
+}
+
+/// What a tree holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub files: i64,
+    pub bytes: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_that_is_too_large_already_may_still_shrink() {
+        let limits = Limits { file: 1, tree: 10, files: 2 };
+        let size = |files, bytes| Size { files, bytes };
+
+        assert!(limits.check_tree(size(1, 1), size(2, 10)).is_ok());
+        assert!(limits.check_tree(size(5, 50), size(4, 40)).is_ok());
+        assert!(matches!(
+            limits.check_tree(size(1, 1), size(2, 11)),
+            Err(Error::TreeTooLarge { over: 1, .. })
+        ));
+        assert!(matches!(
+            limits.check_tree(size(2, 5), size(3, 5)),
+            Err(Error::TooManyFiles { files: 3, limit: 2 })
+        ));
+    }
+}

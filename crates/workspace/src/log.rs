@@ -1,0 +1,154 @@
+//! The history: who changed what, when and why.
+
+use std::collections::BTreeMap;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, RunId, TenantId, TreePath};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::{Error, FileChange, Revision, Said, Workspaces, model::stored_path};
+
+/// The most revisions of one answer.
+const MOST: i64 = 500;
+/// The most files that one revision of an answer names; the rest are counted.
+const MOST_FILES: i64 = 50;
+
+/// Which part of a history.
+#[derive(Debug, Clone, Default)]
+pub struct LogFilter {
+    /// Only what changed this file.
+    pub path: Option<TreePath>,
+    /// Only what came before this revision.
+    pub before: Option<Revision>,
+    /// At most so many revisions; 500 is the most of one answer.
+    pub limit: i64,
+}
+
+/// A change that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// What it made.
+    pub revision: Revision,
+    /// Who made it.
+    pub author: String,
+    /// In which turn.
+    pub run: Option<RunId>,
+    /// Why.
+    pub reason: String,
+    /// When.
+    pub at: Timestamp,
+    /// How many files it changed.
+    pub changed: u32,
+    /// The first 50 of them in their paths' order; only the one that was asked for, if one was.
+    pub files: Vec<FileChange>,
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    revision: i64,
+    author: String,
+    run_id: Option<Uuid>,
+    reason: String,
+    created_at: jiff_sqlx::Timestamp,
+    changed: i32,
+}
+
+impl Workspaces {
+    /// A tree's history, newest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn log(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        filter: &LogFilter,
+    ) -> Result<Vec<Logged>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows = revisions(&mut tx, agent, filter).await?;
+        let numbers: Vec<i64> = rows.iter().map(|row| row.revision).collect();
+        let mut files = changes(&mut tx, agent, &numbers, filter.path.as_ref()).await?;
+        tx.finish_reading();
+        Ok(rows
+            .into_iter()
+            .map(|row| Logged {
+                files: files.remove(&row.revision).unwrap_or_default(),
+                revision: row.revision.into(),
+                author: row.author,
+                run: row.run_id.map(RunId::from),
+                reason: row.reason,
+                at: row.created_at.to_jiff(),
+                changed: u32::try_from(row.changed).unwrap_or(0),
+            })
+            .collect())
+    }
+}
+
+async fn revisions(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    filter: &LogFilter,
+) -> Result<Vec<Row>, Error> {
+    const ALL: &str = "
+        select revision, author, run_id, reason, created_at, changed
+        from workspace.revisions
+        where tenant_id = $1 and agent_id = $2 and revision < $3
+        order by revision desc limit $4";
+    const OF_FILE: &str = "
+        select r.revision, r.author, r.run_id, r.reason, r.created_at, r.changed
+        from (select revision from workspace.changes
+              where tenant_id = $1 and agent_id = $2 and revision < $3 and path = $5
+              order by revision desc limit $4) h
+        join workspace.revisions r
+          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision
+        order by r.revision desc";
+    let tenant = tx.tenant();
+    let query = sqlx::query_as(if filter.path.is_some() { OF_FILE } else { ALL })
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(filter.before.map_or(i64::MAX, Revision::number))
+        .bind(filter.limit.clamp(0, MOST));
+    let query = match &filter.path {
+        Some(path) => query.bind(path.as_str()),
+        None => query,
+    };
+    Ok(query.fetch_all(tx.conn()).await?)
+}
+
+type ChangeRow = (i64, String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
+
+async fn changes(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    revisions: &[i64],
+    path: Option<&TreePath>,
+) -> Result<BTreeMap<i64, Vec<FileChange>>, Error> {
+    const SQL: &str = "
+        select h.revision, h.path, h.old_hash, h.old_size, h.new_hash, h.new_size
+        from unnest($3::bigint[]) as n (revision)
+        cross join lateral (
+            select * from workspace.changes c
+            where c.tenant_id = $1 and c.agent_id = $2 and c.revision = n.revision
+              and ($4::text is null or c.path = $4)
+            order by c.path limit $5) h";
+    let tenant = tx.tenant();
+    let rows: Vec<ChangeRow> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(revisions)
+        .bind(path.map(TreePath::as_str))
+        .bind(MOST_FILES)
+        .fetch_all(tx.conn())
+        .await?;
+    let mut files: BTreeMap<i64, Vec<FileChange>> = BTreeMap::new();
+    for (revision, path, old_hash, old_size, new_hash, new_size) in rows {
+        files.entry(revision).or_default().push(FileChange {
+            path: stored_path(&path)?,
+            before: Said::stored(old_hash, old_size)?,
+            after: Said::stored(new_hash, new_size)?,
+        });
+    }
+    Ok(files)
+}

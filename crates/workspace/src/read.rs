@@ -1,0 +1,252 @@
+//! Reading: what is there, and what it says, now or at an earlier revision.
+
+use std::collections::BTreeMap;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId, TreePath};
+
+use crate::{
+    ContentHash, Error, File, Listed, Revision, Workspaces,
+    model::{stored_path, unsigned},
+    workspaces::{check_revision, head},
+};
+
+impl Workspaces {
+    /// The files of a tree in the order of their paths' bytes: all, or those within a folder (a
+    /// file is within itself).
+    ///
+    /// The newest state is read as it stands; an earlier one is put together from the history,
+    /// which costs as much as the tree has had changes until then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    pub async fn list(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        at: Option<Revision>,
+        within: Option<&TreePath>,
+    ) -> Result<Vec<Listed>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let listed = match at {
+            None => list_now(&mut tx, agent, within).await?,
+            Some(at) => list_at(&mut tx, agent, at, within).await?,
+        };
+        tx.finish_reading();
+        Ok(listed)
+    }
+
+    /// One file; `None` if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRevision`] if the tree has none of that number; else if the database does not answer.
+    pub async fn read(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        path: &TreePath,
+        at: Option<Revision>,
+    ) -> Result<Option<File>, Error> {
+        const THEN: &str = "
+            select c.content, h.new_hash, h.revision
+            from (select new_hash, revision from workspace.changes
+                  where tenant_id = $1 and agent_id = $2 and path = $3 and revision <= $4
+                  order by revision desc limit 1) h
+            join workspace.contents c on c.tenant_id = $1 and c.hash = h.new_hash";
+
+        let Some(at) = at else {
+            let found = self.read_many(tenant, agent, std::slice::from_ref(path)).await?;
+            return Ok(found.into_values().next());
+        };
+        let mut tx = self.pools.tenant(tenant).await?;
+        check_revision(at, head(&mut tx, agent).await?)?;
+        let row: Option<(Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(THEN)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(path.as_str())
+            .bind(at.number())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        row.map(|(content, hash, revision)| file(content, &hash, revision)).transpose()
+    }
+
+    /// Several files as they are now, all of one moment, in one statement. What is not there is
+    /// not in the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn read_many(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        paths: &[TreePath],
+    ) -> Result<BTreeMap<TreePath, File>, Error> {
+        const SQL: &str = "
+            select f.path, c.content, f.hash, f.revision
+            from workspace.files f
+            join workspace.contents c on c.tenant_id = f.tenant_id and c.hash = f.hash
+            where f.tenant_id = $1 and f.agent_id = $2 and f.path = any($3)";
+
+        let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(String, Vec<u8>, Vec<u8>, i64)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(paths)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        rows.into_iter()
+            .map(|(path, content, hash, revision)| {
+                Ok((stored_path(&path)?, file(content, &hash, revision)?))
+            })
+            .collect()
+    }
+}
+
+fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
+    Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into() })
+}
+
+/// The paths from the first to before the second are those within a folder, and few others: names
+/// that go on after the folder's own, as `a-b` after `a`. `0` is what comes after `/`.
+pub(crate) fn bounds(within: Option<&TreePath>) -> (String, String) {
+    match within {
+        Some(folder) => (folder.to_string(), format!("{folder}0")),
+        // More bytes than a path has, of the greatest character there is.
+        None => (String::new(), char::MAX.to_string().repeat(129)),
+    }
+}
+
+type ListedRow = (String, i64, Vec<u8>, i64, jiff_sqlx::Timestamp);
+
+fn listed(rows: Vec<ListedRow>, within: Option<&TreePath>) -> Result<Vec<Listed>, Error> {
+    let mut listed = Vec::with_capacity(rows.len());
+    for (path, size, hash, revision, changed_at) in rows {
+        let path = stored_path(&path)?;
+        if within.is_none_or(|folder| path.is_within(folder)) {
+            listed.push(Listed {
+                path,
+                size: unsigned(size),
+                hash: ContentHash::stored(&hash)?,
+                revision: revision.into(),
+                changed_at: changed_at.to_jiff(),
+            });
+        }
+    }
+    Ok(listed)
+}
+
+pub(crate) async fn list_now(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    within: Option<&TreePath>,
+) -> Result<Vec<Listed>, Error> {
+    const SQL: &str = "
+        select path, size, hash, revision, changed_at from workspace.files
+        where tenant_id = $1 and agent_id = $2 and path >= $3 and path < $4
+        order by path";
+    let (from, until) = bounds(within);
+    let tenant = tx.tenant();
+    let rows = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(from)
+        .bind(until)
+        .fetch_all(tx.conn())
+        .await?;
+    listed(rows, within)
+}
+
+pub(crate) async fn list_at(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    at: Revision,
+    within: Option<&TreePath>,
+) -> Result<Vec<Listed>, Error> {
+    const SQL: &str = "
+        select h.path, h.new_size, h.new_hash, h.revision, r.created_at
+        from (select distinct on (path) path, new_size, new_hash, revision
+              from workspace.changes
+              where tenant_id = $1 and agent_id = $2 and path >= $3 and path < $4
+                and revision <= $5
+              order by path, revision desc) h
+        join workspace.revisions r
+          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision
+        where h.new_hash is not null
+        order by h.path";
+    check_revision(at, head(tx, agent).await?)?;
+    let (from, until) = bounds(within);
+    let tenant = tx.tenant();
+    let rows = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(from)
+        .bind(until)
+        .bind(at.number())
+        .fetch_all(tx.conn())
+        .await?;
+    listed(rows, within)
+}
+
+/// What these hashes stand for, in no order. The caller has them from a tree of this tenant.
+pub(crate) async fn contents(
+    tx: &mut TenantTx,
+    hashes: &[ContentHash],
+) -> Result<Vec<(ContentHash, Vec<u8>)>, Error> {
+    const SQL: &str =
+        "select hash, content from workspace.contents where tenant_id = $1 and hash = any($2)";
+    let wanted: Vec<&[u8]> = hashes.iter().map(|hash| hash.as_bytes().as_slice()).collect();
+    let tenant = tx.tenant();
+    let rows: Vec<(Vec<u8>, Vec<u8>)> =
+        sqlx::query_as(SQL).bind(tenant.as_uuid()).bind(wanted).fetch_all(tx.conn()).await?;
+    rows.into_iter().map(|(hash, content)| Ok((ContentHash::stored(&hash)?, content))).collect()
+}
+
+/// Parts a list of contents so that one part is about 8 MiB in memory.
+pub(crate) fn batches<T>(items: &[T], size: impl Fn(&T) -> u64) -> Vec<&[T]> {
+    const BYTES: u64 = 8 << 20;
+    const MOST: usize = 1_000;
+    let mut parts = Vec::new();
+    let (mut from, mut bytes) = (0, 0);
+    for (at, item) in items.iter().enumerate() {
+        if at > from && (bytes + size(item) > BYTES || at - from == MOST) {
+            parts.push(&items[from..at]);
+            (from, bytes) = (at, 0);
+        }
+        bytes += size(item);
+    }
+    if from < items.len() {
+        parts.push(&items[from..]);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_keep_the_order_lose_nothing_and_stay_small() {
+        let sizes = [1, 8 << 20, 1, 9 << 20, 2, 3];
+
+        let parts = batches(&sizes, |size| *size);
+
+        assert_eq!(parts, [&sizes[..1], &sizes[1..2], &sizes[2..3], &sizes[3..4], &sizes[4..]]);
+        assert!(batches(&[] as &[u64], |size| *size).is_empty());
+        assert_eq!(batches(&[0; 2_001], |size| *size).len(), 3);
+    }
+
+    #[test]
+    fn the_bounds_of_all_paths_are_outside_of_every_path() {
+        let (from, until) = bounds(None);
+
+        let greatest = char::MAX.to_string().repeat(63);
+        let path: TreePath = [greatest.as_str(), &greatest, "x"].join("/").parse().unwrap();
+        assert!(from.as_str() < path.as_str() && path.as_str() < until.as_str());
+    }
+}

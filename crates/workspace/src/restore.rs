@@ -1,0 +1,75 @@
+//! Going back: what was so at a revision becomes so again, by a new one. Nothing is unwritten.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_types::{AgentId, TenantId, TreePath};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    Base, By, Committed, Error, Listed, Revision, Said, Workspaces,
+    commit::{Op, Wanted, known},
+    read::{list_at, list_now},
+    workspaces::lock,
+};
+
+impl Workspaces {
+    /// Makes a tree what it was at a revision, or only the file or folder that is named.
+    ///
+    /// Nobody's work is compared: what came after that revision is what is to go. It stays in the
+    /// history, so a restoration can be undone by another.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoRevision`] if there is none of that number, [`Error::NotFound`] if there is nothing
+    /// of that name then or now; [`Error::KeyReused`]; a limit, if it was lowered since; else if the database does not
+    /// answer.
+    pub async fn restore(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        by: &By,
+        within: Option<&TreePath>,
+        to: Revision,
+    ) -> Result<Committed, Error> {
+        by.check()?;
+        let request = request(within, to);
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let tree = lock(&mut tx, agent).await?;
+        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+            tx.finish_reading();
+            return Ok(known);
+        }
+        let then = said(list_at(&mut tx, agent, to, within).await?);
+        let now = said(list_now(&mut tx, agent, within).await?);
+        if let Some(within) = within
+            && then.is_empty()
+            && now.is_empty()
+        {
+            return Err(Error::not_found("file or folder", within));
+        }
+        let paths: BTreeSet<&TreePath> = then.keys().chain(now.keys()).collect();
+        let ops = paths
+            .into_iter()
+            .filter(|path| then.get(path) != now.get(path))
+            .map(|path| Op { path: path.clone(), after: then.get(path).copied(), base: Base::Any })
+            .collect();
+        // Their contents are there: history keeps them.
+        self.write(tx, tree, by, request, Wanted { ops, contents: BTreeMap::new() }).await
+    }
+}
+
+fn said(files: Vec<Listed>) -> BTreeMap<TreePath, Said> {
+    files.into_iter().map(|file| (file.path, Said { hash: file.hash, size: file.size })).collect()
+}
+
+fn request(within: Option<&TreePath>, to: Revision) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    // No path begins with a NUL, so this is no change's request.
+    hasher.update(b"\0restore");
+    hasher.update(to.number().to_be_bytes());
+    if let Some(within) = within {
+        hasher.update(within.as_str());
+    }
+    hasher.finalize().into()
+}

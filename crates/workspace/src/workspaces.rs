@@ -1,0 +1,151 @@
+//! The agents' trees: one value over the database, with a method for each verb.
+
+use holdfast_pg::{Pools, TenantTx};
+use holdfast_types::{AgentId, TenantId};
+
+use crate::{Error, Limits, Revision, limits::Size};
+
+/// The trees of all agents. Cloning shares it.
+///
+/// A tree begins with its first change: one that was never written to is empty, at
+/// [`Revision::EMPTY`]. Whether there is such an agent is for the caller to know.
+#[derive(Debug, Clone)]
+pub struct Workspaces {
+    pub(crate) pools: Pools,
+    pub(crate) limits: Limits,
+}
+
+impl Workspaces {
+    /// Over these pools, with the usual limits.
+    #[must_use]
+    pub fn new(pools: Pools) -> Self {
+        Self { pools, limits: Limits::default() }
+    }
+
+    /// The same with other limits.
+    #[must_use]
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// How much a tree may hold.
+    #[must_use]
+    pub const fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The newest revision of a tree.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn head(&self, tenant: TenantId, agent: AgentId) -> Result<Revision, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let head = head(&mut tx, agent).await?;
+        tx.finish_reading();
+        Ok(head)
+    }
+
+    /// Forgets a tree with all of its history, and the contents that no other tree of the tenant
+    /// has ever had. For an agent that is deleted; it cannot be undone.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; then all of it is still there.
+    pub async fn forget(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+        // Waits for the tenant's changes under way, and keeps new ones waiting: a change may rely
+        // on a content that this is about to delete.
+        const ALONE: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
+        const CONTENTS: &str = "
+            with gone as (
+                delete from workspace.changes where tenant_id = $1 and agent_id = $2
+                returning new_hash)
+            select distinct new_hash from gone where new_hash is not null";
+        const UNUSED: &str = "
+            delete from workspace.contents c
+            where c.tenant_id = $1 and c.hash = any($2) and not exists (
+                select from workspace.changes h
+                where h.tenant_id = $1 and h.new_hash = c.hash)";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
+        let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        for sql in [
+            "delete from workspace.files where tenant_id = $1 and agent_id = $2",
+            "delete from workspace.revisions where tenant_id = $1 and agent_id = $2",
+            "delete from workspace.trees where tenant_id = $1 and agent_id = $2",
+        ] {
+            sqlx::query(sql)
+                .bind(tenant.as_uuid())
+                .bind(agent.as_uuid())
+                .execute(tx.conn())
+                .await?;
+        }
+        // A statement of its own, so that it sees the deletions of the first.
+        sqlx::query(UNUSED).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+/// What the advisory lock of a tenant's contents is called by; any number that no other has.
+pub(crate) const CONTENTS_LOCK: i64 = 0x776f_726b_0001;
+
+/// The newest revision.
+pub(crate) async fn head(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Revision> {
+    const SQL: &str = "select head from workspace.trees where tenant_id = $1 and agent_id = $2";
+    let tenant = tx.tenant();
+    let head: Option<i64> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(agent.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(head.map_or(Revision::EMPTY, Revision::from))
+}
+
+/// Refuses a revision that a tree has not.
+pub(crate) fn check_revision(revision: Revision, head: Revision) -> Result<(), Error> {
+    if (Revision::EMPTY..=head).contains(&revision) {
+        return Ok(());
+    }
+    Err(Error::NoRevision { revision, head })
+}
+
+/// A tree whose row is locked: until the transaction ends, nobody else changes it.
+pub(crate) struct Tree {
+    pub agent: AgentId,
+    pub head: Revision,
+    pub size: Size,
+}
+
+/// Locks a tree's row, or makes it.
+pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Tree> {
+    // First of all locks, and in the same order everywhere: see `forget`.
+    const SQL: &str = "
+        with contents as materialized (
+            select pg_advisory_xact_lock_shared(hashtextextended($1::text, $3)))
+        select head, files::bigint, bytes from contents cross join workspace.trees
+        where tenant_id = $1 and agent_id = $2
+        for update of trees";
+    const CREATE: &str = "
+        insert into workspace.trees (tenant_id, agent_id) values ($1, $2) on conflict do nothing";
+
+    let tenant = tx.tenant();
+    loop {
+        let row: Option<(i64, i64, i64)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(CONTENTS_LOCK)
+            .fetch_optional(tx.conn())
+            .await?;
+        if let Some((head, files, bytes)) = row {
+            return Ok(Tree { agent, head: head.into(), size: Size { files, bytes } });
+        }
+        // If another makes it at the same moment, this waits for that one.
+        sqlx::query(CREATE).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
+    }
+}

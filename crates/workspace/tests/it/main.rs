@@ -1,0 +1,12 @@
+//! The promises of the agents' trees, each on a real Postgres of its own.
+
+mod archives;
+mod changing;
+mod history;
+mod isolation;
+mod limits;
+mod reading;
+mod replaying;
+mod scratching;
+mod seeding;
+mod world;
