@@ -8,7 +8,14 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
-    &["holdfast-bus", "holdfast-grpc", "holdfast-llm", "holdfast-lock", "holdfast-pg"],
+    &[
+        "holdfast-bus",
+        "holdfast-grpc",
+        "holdfast-llm",
+        "holdfast-lock",
+        "holdfast-pg",
+        "holdfast-sandbox",
+    ],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // A service never depends on a service: they are of one layer.

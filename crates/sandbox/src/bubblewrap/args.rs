@@ -1,0 +1,202 @@
+//! The arguments that `bwrap` reads; see bwrap(1).
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+};
+
+use crate::{MOUNT, Network, WorkPath};
+
+/// The user that a command is, to itself. On the host it is who started it.
+const ID: &str = "1000";
+
+/// What `/dev/shm` holds, in bytes.
+const SHARED_MEMORY: u64 = 16 << 20;
+
+/// Files that are the same for every command.
+pub(super) const FILES: [(&str, &str); 4] = [
+    (
+        "root:x:0:0:root:/:/usr/sbin/nologin\nagent:x:1000:1000:agent:/tmp/home:/bin/bash\n",
+        "/etc/passwd",
+    ),
+    ("root:x:0:\nagent:x:1000:\n", "/etc/group"),
+    ("127.0.0.1 localhost sandbox\n::1 localhost sandbox\n", "/etc/hosts"),
+    ("passwd: files\ngroup: files\nhosts: files dns\n", "/etc/nsswitch.conf"),
+];
+
+/// Files of `/etc` without which programs do not start.
+const ETC: [&str; 7] = [
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/mime.types",
+    "/etc/protocols",
+    "/etc/services",
+];
+
+/// What of `/etc` a command needs for the network: no private keys, which are beside.
+const ETC_NETWORK: [&str; 6] = [
+    "/etc/gai.conf",
+    "/etc/pki/ca-trust/extracted",
+    "/etc/pki/tls/certs",
+    "/etc/resolv.conf",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+];
+
+/// Files of `/proc` that tell of the machine, or of its other users.
+const MASKED: [&str; 9] = [
+    "/proc/cmdline",
+    "/proc/config.gz",
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+];
+
+/// Links and directories beside `/usr` that hold programs and libraries.
+const BESIDE_USR: [&str; 6] = ["/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"];
+
+/// What of this machine a command may see.
+#[derive(Debug)]
+pub(super) struct System {
+    links: Vec<(PathBuf, PathBuf)>,
+    readable: Vec<PathBuf>,
+    masked: Vec<PathBuf>,
+}
+
+impl System {
+    /// Looks at this machine once; nothing of it changes while it runs.
+    pub(super) fn of_this_machine(also: &[PathBuf]) -> Self {
+        let mut links = Vec::new();
+        let mut readable = vec![PathBuf::from("/usr")];
+        for path in BESIDE_USR.map(PathBuf::from) {
+            match fs::read_link(&path) {
+                Ok(target) => links.push((target, path)),
+                Err(_) if path.is_dir() => readable.push(path),
+                Err(_) => {}
+            }
+        }
+        readable.extend(also.iter().cloned());
+        let masked = MASKED.map(PathBuf::from).into_iter().filter(|path| path.exists()).collect();
+        Self { links, readable, masked }
+    }
+}
+
+/// Arguments, each ended by NUL: as `bwrap --args` reads them.
+#[derive(Debug, Default)]
+pub(super) struct Args(Vec<u8>);
+
+impl Args {
+    fn add<const N: usize>(&mut self, args: [&dyn AsRef<OsStr>; N]) {
+        for arg in args {
+            self.0.extend_from_slice(arg.as_ref().as_bytes());
+            self.0.push(0);
+        }
+    }
+
+    /// An option that takes a descriptor.
+    pub(super) fn fd(&mut self, option: &str, fd: i32) {
+        self.add([&option, &fd.to_string()]);
+    }
+
+    /// An option that takes a descriptor and a place.
+    pub(super) fn fd_at(&mut self, option: &str, fd: i32, at: &Path) {
+        self.add([&option, &fd.to_string(), &at]);
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
+    /// Namespaces and privileges.
+    pub(super) fn walls(&mut self) {
+        for option in [
+            "--unshare-user",
+            "--disable-userns",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--die-with-parent",
+            "--new-session",
+        ] {
+            self.add([&option]);
+        }
+        self.add([&"--uid", &ID, &"--gid", &ID]);
+        self.add([&"--cap-drop", &"ALL"]);
+        self.add([&"--hostname", &"sandbox"]);
+    }
+
+    /// Variables: ours, then the command's own, which may replace them.
+    pub(super) fn environment(&mut self, own: &BTreeMap<String, String>) {
+        self.add([&"--clearenv"]);
+        for (name, value) in [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"),
+            ("HOME", "/tmp/home"),
+            ("USER", "agent"),
+            ("LOGNAME", "agent"),
+            ("LANG", "C.UTF-8"),
+            ("TMPDIR", "/tmp"),
+        ] {
+            self.add([&"--setenv", &name, &value]);
+        }
+        for (name, value) in own {
+            self.add([&"--setenv", name, value]);
+        }
+    }
+
+    /// Programs and libraries, for reading.
+    pub(super) fn system(&mut self, system: &System, network: Network) {
+        for path in &system.readable {
+            self.add([&"--ro-bind", path, path]);
+        }
+        for (target, link) in &system.links {
+            self.add([&"--symlink", target, link]);
+        }
+        for path in ETC {
+            self.add([&"--ro-bind-try", &path, &path]);
+        }
+        match network {
+            Network::Off => self.add([&"--unshare-net"]),
+            Network::Host => {
+                for path in ETC_NETWORK {
+                    self.add([&"--ro-bind-try", &path, &path]);
+                }
+            }
+        }
+        self.add([&"--proc", &"/proc"]);
+        for path in &system.masked {
+            self.add([&"--ro-bind", &"/dev/null", path]);
+        }
+        self.add([&"--dev", &"/dev"]);
+    }
+
+    /// What is the command's own, and gone with it. A file system's size is memory.
+    pub(super) fn own_file_systems(&mut self, tmp: u64) {
+        self.add([&"--size", &SHARED_MEMORY.to_string(), &"--tmpfs", &"/dev/shm"]);
+        self.add([&"--size", &tmp.to_string(), &"--tmpfs", &"/tmp"]);
+        self.add([&"--dir", &"/tmp/home"]);
+        self.add([&"--dir", &"/run"]);
+        self.add([&"--dir", &"/var"]);
+        self.add([&"--symlink", &"/tmp", &"/var/tmp"]);
+        self.add([&"--dir", &MOUNT]);
+    }
+
+    /// After all mounts: what holds them becomes read-only, and the script's place is set.
+    ///
+    /// What `bwrap` mounts for itself has no size, and would hold as much as the memory does.
+    pub(super) fn seal(&mut self, workdir: &WorkPath) {
+        for path in ["/dev", "/proc", "/"] {
+            self.add([&"--remount-ro", &path]);
+        }
+        self.add([&"--chdir", &workdir.mounted()]);
+    }
+}

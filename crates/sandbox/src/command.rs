@@ -1,0 +1,182 @@
+//! What to run, on which files, and what it may use.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
+
+use crate::{Error, Limits, WorkPath};
+
+/// The longest script, in bytes: Linux takes no longer argument.
+const LONGEST_SCRIPT: usize = 128 * 1024 - 1;
+
+/// The most that a command's environment may hold, names and values together, in bytes.
+const MOST_ENV: usize = 64 * 1024;
+
+/// A command: a script for bash, and the room it is given.
+///
+/// Its `Debug` tells sizes, never the script, the environment or the input.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Command {
+    /// What `bash -c` runs.
+    pub script: String,
+    /// The files it works on.
+    pub workspace: Workspace,
+    /// The directory it starts in.
+    pub workdir: WorkPath,
+    /// Variables besides `PATH`, `HOME`, `USER`, `LANG`, `PWD` and `TMPDIR`. Nothing is inherited.
+    pub env: BTreeMap<String, String>,
+    /// What it reads from its standard input.
+    pub stdin: Vec<u8>,
+    /// How long it may take; the configured time if none is said.
+    pub timeout: Option<Duration>,
+    /// How much it may use; never more than what is configured.
+    pub limits: Option<Limits>,
+    /// Whether it may use the network.
+    pub network: Network,
+}
+
+/// A directory of the host that a command sees at [`crate::MOUNT`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The directory. Whoever names it answers for it: it must not come from a model.
+    pub dir: PathBuf,
+    /// What the command may do there.
+    pub access: Access,
+}
+
+/// What a command may do in its workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Access {
+    /// Read all of it.
+    Read,
+    /// Read and write all of it.
+    Write,
+    /// Only some directories of it; the rest is not there.
+    Scoped(Scope),
+}
+
+/// The directories of a workspace that a command sees. One that it may write it may read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Scope {
+    /// What it may read.
+    pub read: Vec<WorkPath>,
+    /// What it may read and write.
+    pub write: Vec<WorkPath>,
+}
+
+/// Whether a command may use the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Network {
+    /// It has a loopback of its own and nothing else.
+    #[default]
+    Off,
+    /// The host's, if the configuration allows it.
+    Host,
+}
+
+impl Command {
+    /// A script that may read and write all of a directory, within the configured limits.
+    #[must_use]
+    pub fn new(script: impl Into<String>, dir: impl Into<PathBuf>) -> Self {
+        Self {
+            script: script.into(),
+            workspace: Workspace { dir: dir.into(), access: Access::Write },
+            workdir: WorkPath::top(),
+            env: BTreeMap::new(),
+            stdin: Vec::new(),
+            timeout: None,
+            limits: None,
+            network: Network::Off,
+        }
+    }
+
+    /// Refuses what no shell could be given.
+    ///
+    /// # Errors
+    ///
+    /// If the script is too long, or it or a variable holds what it cannot.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.script.len() > LONGEST_SCRIPT {
+            return Err(Error::ScriptTooLong { bytes: self.script.len(), most: LONGEST_SCRIPT });
+        }
+        if self.script.contains('\0') {
+            return Err(Error::Nul { what: "the script" });
+        }
+        let mut bytes = 0;
+        for (name, value) in &self.env {
+            if !is_name(name) {
+                return Err(Error::VariableName);
+            }
+            if value.contains('\0') {
+                return Err(Error::Nul { what: "a variable" });
+            }
+            bytes += name.len() + value.len() + 2;
+        }
+        if bytes > MOST_ENV {
+            return Err(Error::EnvironmentTooLarge { bytes, most: MOST_ENV });
+        }
+        if !self.workspace.dir.is_absolute() {
+            return Err(Error::WorkspaceNotAbsolute);
+        }
+        Ok(())
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let mut bytes = name.bytes();
+    bytes.next().is_some_and(|first| first == b'_' || first.is_ascii_alphabetic())
+        && bytes.all(|byte| byte == b'_' || byte.is_ascii_alphanumeric())
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Command")
+            .field("script_bytes", &self.script.len())
+            .field("workspace", &self.workspace)
+            .field("workdir", &self.workdir)
+            .field("variables", &self.env.len())
+            .field("stdin_bytes", &self.stdin.len())
+            .field("timeout", &self.timeout)
+            .field("limits", &self.limits)
+            .field("network", &self.network)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_variable(name: &str, value: &str) -> Command {
+        let mut command = Command::new("true", "/w");
+        command.env.insert(name.to_owned(), value.to_owned());
+        command
+    }
+
+    #[test]
+    fn what_no_shell_takes_is_refused() {
+        assert!(Command::new("echo $HOME", "/w").check().is_ok());
+        assert!(with_variable("_A1", "any = thing").check().is_ok());
+
+        assert!(matches!(Command::new("a\0b", "/w").check(), Err(Error::Nul { .. })));
+        assert!(matches!(with_variable("A", "\0").check(), Err(Error::Nul { .. })));
+        for name in ["", "1A", "A B", "A=B", "A\0", "BASH_FUNC_x%%"] {
+            assert!(matches!(with_variable(name, "").check(), Err(Error::VariableName)), "{name}");
+        }
+        let long = Command::new("x".repeat(LONGEST_SCRIPT + 1), "/w");
+        assert!(matches!(long.check(), Err(Error::ScriptTooLong { .. })));
+        let large = with_variable("A", &"x".repeat(MOST_ENV));
+        assert!(matches!(large.check(), Err(Error::EnvironmentTooLarge { .. })));
+        let relative = Command::new("true", "w").check();
+        assert!(matches!(relative, Err(Error::WorkspaceNotAbsolute)));
+    }
+
+    #[test]
+    fn debug_tells_no_script_no_value_and_no_input() {
+        let mut command = with_variable("TOKEN", "s3cret");
+        command.script = "curl -H s3cret".to_owned();
+        command.stdin = b"s3cret".to_vec();
+
+        let shown = format!("{command:?}");
+
+        assert!(!shown.contains("s3cret") && !shown.contains("115"), "{shown}");
+    }
+}

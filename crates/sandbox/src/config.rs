@@ -1,0 +1,172 @@
+//! What an operator may choose: the table `[sandbox]`.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, GuardConfig, Limits};
+
+/// Where and how commands run: the table `[sandbox]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Who builds the walls.
+    pub backend: Choice,
+
+    /// Whether tenants are hosted who do not trust each other. No backend without walls then.
+    pub hosted: bool,
+
+    /// The program `bwrap`, where it is in none of `/usr/bin`, `/bin` and `/usr/local/bin`.
+    pub bwrap: Option<PathBuf>,
+
+    /// What a command gets that asks for the network.
+    pub network: NetworkPolicy,
+
+    /// Directories of the host, besides `/usr`, that commands may read, at the same place.
+    pub readable: Vec<PathBuf>,
+
+    /// What a command may use at most.
+    pub limits: Limits,
+
+    /// How long a command takes that names no time.
+    #[serde(with = "humantime_serde")]
+    pub timeout: Duration,
+
+    /// The longest time that a command may ask for.
+    #[serde(with = "humantime_serde")]
+    pub longest: Duration,
+
+    /// How many background processes a session may have running at a time.
+    pub processes_per_session: usize,
+
+    /// The filter on scripts.
+    pub guard: GuardConfig,
+}
+
+/// Who builds the walls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Choice {
+    /// Bubblewrap where it works; else plain, with a warning; where tenants are hosted, nothing else.
+    #[default]
+    Auto,
+    /// Bubblewrap, or nothing runs.
+    Bubblewrap,
+    /// No walls.
+    Plain,
+}
+
+/// What a command gets that asks for the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkPolicy {
+    /// A refusal.
+    #[default]
+    Off,
+    /// The host's network, its loopback and all that listens there included.
+    Host,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            backend: Choice::Auto,
+            hosted: false,
+            bwrap: None,
+            network: NetworkPolicy::Off,
+            readable: Vec::new(),
+            limits: Limits::default(),
+            timeout: Duration::from_mins(2),
+            longest: Duration::from_hours(1),
+            processes_per_session: 16,
+            guard: GuardConfig::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Refuses settings that contradict each other.
+    ///
+    /// # Errors
+    ///
+    /// With the first that is wrong.
+    pub fn check(&self) -> Result<(), Error> {
+        if self.hosted && self.backend == Choice::Plain {
+            return Err(Error::PlainWhileHosted);
+        }
+        if self.hosted && self.network == NetworkPolicy::Host {
+            return Err(Error::NetworkWhileHosted);
+        }
+        let setting = |name, wrong: String| Err(Error::Setting { name, wrong });
+        if self.timeout > self.longest {
+            let wrong = format!("is `{:?}`, beyond `longest`, `{:?}`", self.timeout, self.longest);
+            return setting("timeout", wrong);
+        }
+        if self.timeout.is_zero() {
+            return setting("timeout", "is zero".to_owned());
+        }
+        if self.processes_per_session == 0 {
+            return setting("processes_per_session", "is zero".to_owned());
+        }
+        for dir in &self.readable {
+            let hides = ["/", "/proc", "/dev", "/tmp", "/workspace"]
+                .iter()
+                .any(|own| dir == Path::new(own));
+            if !dir.is_absolute() || hides {
+                return setting("readable", format!("must not hold `{}`", dir.display()));
+            }
+        }
+        self.limits.check()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> serde_json::Result<Config> {
+        serde_json::from_str(json)
+    }
+
+    #[test]
+    fn nothing_said_is_the_default_and_is_fit() {
+        let config = parse("{}").unwrap();
+
+        assert_eq!(config, Config::default());
+        assert!(config.check().is_ok());
+    }
+
+    #[test]
+    fn what_is_unknown_is_refused() {
+        assert!(parse(r#"{"hoted": true}"#).is_err());
+        assert!(parse(r#"{"limits": {"memry": 1}}"#).is_err());
+        assert!(parse(r#"{"guard": {"of": []}}"#).is_err());
+        assert!(parse(r#"{"backend": "docker"}"#).is_err());
+    }
+
+    #[test]
+    fn what_isolates_nothing_is_refused_where_tenants_are_hosted() {
+        let plain = parse(r#"{"backend": "plain", "hosted": true}"#).unwrap();
+        assert!(matches!(plain.check(), Err(Error::PlainWhileHosted)));
+
+        let network = parse(r#"{"network": "host", "hosted": true}"#).unwrap();
+        assert!(matches!(network.check(), Err(Error::NetworkWhileHosted)));
+    }
+
+    #[test]
+    fn settings_that_contradict_each_other_are_refused() {
+        for json in [
+            r#"{"timeout": "2h"}"#,
+            r#"{"timeout": "0s"}"#,
+            r#"{"processes_per_session": 0}"#,
+            r#"{"readable": ["opt"]}"#,
+            r#"{"readable": ["/proc"]}"#,
+        ] {
+            let error = parse(json).unwrap().check().unwrap_err();
+            assert!(error.to_string().starts_with("`sandbox."), "{error}");
+        }
+    }
+}

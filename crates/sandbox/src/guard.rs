@@ -1,0 +1,231 @@
+//! A first filter on scripts: refuses what no well-meant script says.
+//!
+//! It reads text, and text can always be written otherwise; the walls are what holds. It is
+//! there so that a model is told at once, in words, rather than by what a wall does to it,
+//! and for the plain backend, which has no walls.
+
+mod path;
+mod pattern;
+
+use std::path::Path;
+
+use holdfast_types::{Fault, Kind};
+use regex::{RegexSet, RegexSetBuilder};
+use serde::{Deserialize, Serialize};
+
+pub use self::pattern::Class;
+use crate::Error;
+
+/// The filter on scripts: the table `[sandbox.guard]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// Whether dangerous patterns are refused, the custom ones included.
+    pub enable_deny_patterns: bool,
+    /// Classes that are not dangerous here.
+    pub permitted: Vec<Class>,
+    /// Patterns of your own, as regular expressions on the lower-cased script.
+    pub custom_deny_patterns: Vec<String>,
+    /// If there are any, a script must match one of them.
+    pub allow_patterns: Vec<String>,
+    /// Whether paths that lead out of the workspace are refused.
+    pub restrict_to_workspace: bool,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        Self {
+            enable_deny_patterns: true,
+            permitted: Vec::new(),
+            custom_deny_patterns: Vec::new(),
+            allow_patterns: Vec::new(),
+            restrict_to_workspace: true,
+        }
+    }
+}
+
+/// Why a script is refused: told to the model as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Blocked {
+    /// It says something dangerous.
+    #[error("Command blocked by safety guard (dangerous pattern detected)")]
+    Dangerous,
+    /// It is none of those that are allowed.
+    #[error("Command blocked by safety guard (not in allowlist)")]
+    NotAllowed,
+    /// It goes up the tree.
+    #[error("Command blocked by safety guard (path traversal detected)")]
+    Traversal,
+    /// It names a path elsewhere.
+    #[error("Command blocked by safety guard (path outside working dir)")]
+    Outside,
+}
+
+impl Fault for Blocked {
+    fn kind(&self) -> Kind {
+        Kind::Forbidden
+    }
+}
+
+/// The filter, compiled.
+#[derive(Debug)]
+pub struct Guard {
+    deny: RegexSet,
+    allow: Option<RegexSet>,
+    restrict_to_workspace: bool,
+}
+
+impl Guard {
+    /// Compiles the filter.
+    ///
+    /// # Errors
+    ///
+    /// If a pattern is no regular expression, or too large.
+    pub fn new(config: &GuardConfig) -> Result<Self, Error> {
+        let own: Vec<&str> = Class::ALL
+            .into_iter()
+            .filter(|class| !config.permitted.contains(class))
+            .flat_map(Class::patterns)
+            .copied()
+            .collect();
+        let custom = config.custom_deny_patterns.iter().map(String::as_str);
+        let deny: Vec<&str> = match config.enable_deny_patterns {
+            true => own.into_iter().chain(custom).collect(),
+            false => Vec::new(),
+        };
+        let allow = match config.allow_patterns.as_slice() {
+            [] => None,
+            patterns => Some(compile("guard.allow_patterns", patterns)?),
+        };
+        Ok(Self {
+            deny: compile("guard.custom_deny_patterns", &deny)?,
+            allow,
+            restrict_to_workspace: config.restrict_to_workspace,
+        })
+    }
+
+    /// Looks at a script that will run in `workspace`, as the script sees it.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused: dangerous before not allowed, before a path that leads out.
+    pub fn check(&self, script: &str, workspace: &Path) -> Result<(), Blocked> {
+        let script = script.replace("\\\n", " ");
+        let lower = script.to_lowercase();
+        // As the shell puts words together: `r\m` and `r''m` are `rm`.
+        let bare = lower.replace(['\\', '\'', '"'], "");
+        if self.deny.is_match(&lower) || self.deny.is_match(&bare) {
+            return Err(Blocked::Dangerous);
+        }
+        if self.allow.as_ref().is_some_and(|allow| !allow.is_match(lower.trim())) {
+            return Err(Blocked::NotAllowed);
+        }
+        if self.restrict_to_workspace {
+            path::check(&script, workspace)?;
+        }
+        Ok(())
+    }
+}
+
+fn compile(name: &'static str, patterns: &[impl AsRef<str>]) -> Result<RegexSet, Error> {
+    // Case is folded by us; the size is bounded, since tenants may have patterns of their own.
+    let set = RegexSetBuilder::new(patterns).size_limit(4 << 20).multi_line(true).build();
+    set.map_err(|error| Error::Setting { name, wrong: format!("cannot be used: {error}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guard(set: impl FnOnce(&mut GuardConfig)) -> Guard {
+        let mut config = GuardConfig::default();
+        set(&mut config);
+        Guard::new(&config).unwrap()
+    }
+
+    fn check(guard: &Guard, script: &str) -> Result<(), Blocked> {
+        guard.check(script, Path::new("/workspace"))
+    }
+
+    #[test]
+    fn each_refusal_has_its_words() {
+        let words = |blocked: Blocked| blocked.to_string();
+
+        assert_eq!(
+            words(Blocked::Dangerous),
+            "Command blocked by safety guard (dangerous pattern detected)"
+        );
+        assert_eq!(
+            words(Blocked::NotAllowed),
+            "Command blocked by safety guard (not in allowlist)"
+        );
+        assert_eq!(
+            words(Blocked::Traversal),
+            "Command blocked by safety guard (path traversal detected)"
+        );
+        assert_eq!(
+            words(Blocked::Outside),
+            "Command blocked by safety guard (path outside working dir)"
+        );
+    }
+
+    #[test]
+    fn what_is_dangerous_is_told_before_where_it_leads() {
+        let guard = guard(|config| config.allow_patterns.push("^ls".to_owned()));
+
+        assert_eq!(check(&guard, "rm -rf ../x"), Err(Blocked::Dangerous));
+        assert_eq!(check(&guard, "cat ../x"), Err(Blocked::NotAllowed));
+        assert_eq!(check(&guard, "ls ../x"), Err(Blocked::Traversal));
+        assert_eq!(check(&guard, "ls /etc"), Err(Blocked::Outside));
+        assert_eq!(check(&guard, "LS -l"), Ok(()));
+    }
+
+    #[test]
+    fn words_that_the_shell_puts_together_are_seen() {
+        let guard = guard(|_| {});
+
+        for script in ["r\\m -rf x", "r''m -\"r\"f x", "RM -RF x", "rm \\\n -rf x", "ls\nrm -rf x"]
+        {
+            assert_eq!(check(&guard, script), Err(Blocked::Dangerous), "{script}");
+        }
+    }
+
+    #[test]
+    fn custom_patterns_add_to_ours() {
+        let guard = guard(|config| config.custom_deny_patterns.push("\\bterraform\\b".to_owned()));
+
+        assert_eq!(check(&guard, "terraform apply"), Err(Blocked::Dangerous));
+        assert_eq!(check(&guard, "sudo ls"), Err(Blocked::Dangerous));
+        assert_eq!(check(&guard, "ls"), Ok(()));
+    }
+
+    #[test]
+    fn a_class_or_all_of_them_can_be_permitted() {
+        let lenient = guard(|config| config.permitted = vec![Class::Substitution]);
+        assert_eq!(check(&lenient, "echo $(date)"), Ok(()));
+        assert_eq!(check(&lenient, "sudo ls"), Err(Blocked::Dangerous));
+
+        let off = guard(|config| {
+            config.enable_deny_patterns = false;
+            config.custom_deny_patterns.push("ls".to_owned());
+        });
+        assert_eq!(check(&off, "sudo ls"), Ok(()));
+        assert_eq!(check(&off, "ls ../x"), Err(Blocked::Traversal));
+
+        let open = guard(|config| config.restrict_to_workspace = false);
+        assert_eq!(check(&open, "cat /etc/hosts ../x"), Ok(()));
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_refused_with_its_setting() {
+        let config =
+            GuardConfig { custom_deny_patterns: vec!["(".to_owned()], ..GuardConfig::default() };
+
+        let error = Guard::new(&config).unwrap_err().to_string();
+
+        assert!(
+            error.starts_with("`sandbox.guard.custom_deny_patterns` cannot be used"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! Chooses the sandbox, and tries it before anyone depends on it.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    Access, Choice, Command, Config, Ended, Error, Sandbox, bubblewrap::Bubblewrap, local::Local,
+    plain::Plain,
+};
+
+/// Makes the sandbox that the configuration asks for. `true` has run in it when this returns.
+///
+/// Call it at start-up, within a runtime.
+///
+/// # Errors
+///
+/// If the configuration is wrong, or the sandbox does not work here; it says what to do.
+pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
+    config.check()?;
+    let sandbox: Arc<dyn Sandbox> = match config.backend {
+        Choice::Plain => Arc::new(Local::new(Plain, config.clone())),
+        Choice::Bubblewrap => bubblewrap(config).await?,
+        Choice::Auto => match bubblewrap(config).await {
+            Ok(sandbox) => sandbox,
+            Err(error) if config.hosted => return Err(error),
+            Err(error) => {
+                warn!(%error, "commands will run without isolation: host nobody on this machine");
+                Arc::new(Local::new(Plain, config.clone()))
+            }
+        },
+    };
+    info!(backend = %sandbox.backend(), "the sandbox works");
+    Ok(sandbox)
+}
+
+async fn bubblewrap(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
+    let sandbox = Local::new(Bubblewrap::new(config)?, config.clone());
+    // Any directory will do; this one is in every sandbox already.
+    let mut command = Command::new("true", "/usr");
+    command.workspace.access = Access::Read;
+    let outcome = sandbox.run(command, CancellationToken::new()).await?;
+    match outcome.ended {
+        Ended::Exited(0) => Ok(Arc::new(sandbox)),
+        ended => Err(Error::Unfit { said: format!("`true`: {ended}") }),
+    }
+}

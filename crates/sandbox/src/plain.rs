@@ -1,0 +1,76 @@
+//! No walls: the command runs as the process that started it. For trusted development.
+//!
+//! It has a process group, the limits that a shell can set, and an environment of its own;
+//! it sees the whole machine, and a process that leaves the group and its parents outlives
+//! it.
+
+use std::{io, os::fd::OwnedFd, process::Stdio, sync::Arc};
+
+use rustix::process::Pid;
+use tokio::io::unix::AsyncFd;
+
+use crate::{
+    Access, Backend, Command, Error, Limits, Root,
+    bubblewrap::SHELL,
+    local::{Launch, check_workdir},
+    spawner,
+    supervise::{self, Hold, Launched, Reach},
+};
+
+/// Sets the limits, in bash's units, then becomes the shell that runs the script.
+///
+/// Processes are not among them: that limit counts all that the user runs.
+const LIMITED: &str = "ulimit -c 0 && ulimit -St \"$1\" && ulimit -f \"$2\" && ulimit -n \"$3\" \
+                       && ulimit -d \"$4\" && exec \"$0\" -c \"$5\"";
+
+/// No walls.
+#[derive(Debug)]
+pub(crate) struct Plain;
+
+impl Launch for Plain {
+    fn backend(&self) -> Backend {
+        Backend::Plain
+    }
+
+    async fn launch(&self, command: Command, limits: Limits) -> Result<Launched, Error> {
+        if matches!(command.workspace.access, Access::Scoped(_)) {
+            return Err(Error::NoScope);
+        }
+        let root = Root::open(&command.workspace.dir)?;
+        check_workdir(&root, &command)?;
+        let dir = command.workspace.dir.join(command.workdir.as_relative());
+
+        let mut shell = tokio::process::Command::new(SHELL);
+        shell
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
+            .env("HOME", &command.workspace.dir)
+            .env("LANG", "C.UTF-8")
+            .env("TMPDIR", "/tmp")
+            .envs(&command.env)
+            .args(["-c", LIMITED, SHELL])
+            .arg(limits.cpu.as_secs().to_string())
+            .arg((limits.file_size / 1024).to_string())
+            .arg(limits.open_files.to_string())
+            .arg((limits.memory / 1024).to_string())
+            .arg(&command.script)
+            .current_dir(dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let child = spawner::spawn(shell).await.map_err(Error::failed("start bash"))?;
+        let (root, leader) = handle(child.id()).map_err(Error::failed("start bash"))?;
+        let also = leader.get_ref().try_clone().map_err(Error::failed("start bash"))?;
+        let reach = Arc::new(Reach { root, leader: Some(also) });
+        Ok(Launched { child, leader, reach, hold: Hold::Group })
+    }
+}
+
+/// A handle to a child that was not waited for yet: its number is nobody else's.
+fn handle(id: Option<u32>) -> io::Result<(Pid, AsyncFd<OwnedFd>)> {
+    let id = id.and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+    let pid = id.ok_or_else(|| io::Error::other("it has no number"))?;
+    Ok((pid, supervise::handle(pid)?))
+}

@@ -1,0 +1,292 @@
+//! A workspace's files, for those who are outside the sandbox.
+//!
+//! Everything is opened beneath the workspace's directory, one name after the other, so that
+//! no symlink leads out, whatever a script that runs meanwhile puts there (`openat2` with
+//! `RESOLVE_BENEATH` where the kernel has it, cap-std's own walk else).
+//!
+//! **What can go wrong.** A script may turn a file into a pipe, which would keep a reader
+//! waiting for ever: files are opened without waiting, and only regular ones are read.
+//! These calls block: call them where that is allowed.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, File, Metadata, OpenOptions, OpenOptionsExt as _},
+};
+use holdfast_types::{Fault, Kind};
+
+use crate::WorkPath;
+
+/// A workspace's directory.
+#[derive(Debug)]
+pub struct Root(Dir);
+
+/// Why a path cannot be used. None of it repeats a path: it may be a secret, or a lie.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// It leads outside by itself.
+    #[error("access denied: path is outside the workspace")]
+    Outside,
+    /// It leads outside through a symlink.
+    #[error("access denied: symlink resolves outside workspace")]
+    SymlinkOutside,
+    /// It holds a NUL, or is too long.
+    #[error("this is not a path: it holds a NUL byte or is longer than `4096` bytes")]
+    NotAPath,
+    /// There is nothing.
+    #[error("there is no such file or directory")]
+    NotFound,
+    /// It is a directory, a pipe, a socket or a device.
+    #[error("this is not a regular file")]
+    NotAFile,
+    /// It, or something above it, is no directory.
+    #[error("this is not a directory")]
+    NotADirectory,
+    /// Only empty directories are removed.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The workspace itself stays.
+    #[error("the workspace itself cannot be removed or replaced")]
+    Top,
+    /// The file is larger than the caller takes.
+    #[error("the file has `{bytes}` bytes, the most is `{most}`")]
+    TooLarge {
+        /// Its size.
+        bytes: u64,
+        /// The most.
+        most: u64,
+    },
+    /// The file system failed us.
+    #[error("the file system refused")]
+    Failed(#[source] io::Error),
+}
+
+impl Fault for PathError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Outside | Self::SymlinkOutside => Kind::Forbidden,
+            Self::NotFound => Kind::NotFound,
+            Self::NotAPath
+            | Self::NotAFile
+            | Self::NotADirectory
+            | Self::NotEmpty
+            | Self::Top
+            | Self::TooLarge { .. } => Kind::Invalid,
+            Self::Failed(_) => Kind::Unavailable,
+        }
+    }
+}
+
+impl From<io::Error> for PathError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            // Paths are checked before: what still leads out is a symlink. cap-std says so with
+            // an error of its own, which has no number.
+            io::ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
+                Self::SymlinkOutside
+            }
+            io::ErrorKind::NotFound => Self::NotFound,
+            io::ErrorKind::NotADirectory => Self::NotADirectory,
+            io::ErrorKind::IsADirectory => Self::NotAFile,
+            io::ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
+            _ => Self::Failed(error),
+        }
+    }
+}
+
+/// A name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The name; what is no UTF-8 in it is replaced by `�`.
+    pub name: String,
+    /// What it names.
+    pub kind: EntryKind,
+    /// Its size in bytes; 0 for what is no file.
+    pub bytes: u64,
+}
+
+/// What a name in a directory names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symlink, wherever it leads.
+    Symlink,
+    /// A pipe, a socket or a device.
+    Other,
+}
+
+impl EntryKind {
+    fn of(metadata: &Metadata) -> Self {
+        if metadata.is_dir() {
+            Self::Directory
+        } else if metadata.is_file() {
+            Self::File
+        } else if metadata.is_symlink() {
+            Self::Symlink
+        } else {
+            Self::Other
+        }
+    }
+}
+
+impl Root {
+    /// Opens a workspace. Whoever names the directory answers for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such directory.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, PathError> {
+        Ok(Self(Dir::open_ambient_dir(dir, ambient_authority())?))
+    }
+
+    /// Opens a directory within.
+    pub(crate) fn open_dir(&self, path: &WorkPath) -> Result<Dir, PathError> {
+        Ok(self.0.open_dir(path.as_relative())?)
+    }
+
+    /// Reads a file of at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, no regular file, too large, or outside.
+    pub fn read(&self, path: &WorkPath, most: u64) -> Result<Vec<u8>, PathError> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = self.0.open_with(path.as_relative(), &options)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(PathError::NotAFile);
+        }
+        let too_large = |bytes| PathError::TooLarge { bytes, most };
+        if metadata.len() > most {
+            return Err(too_large(metadata.len()));
+        }
+        // It may grow while it is read.
+        let mut bytes = Vec::new();
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        if length > most { Err(too_large(length)) } else { Ok(bytes) }
+    }
+
+    /// Writes a file whole: readers see the old one or the new one.
+    ///
+    /// A symlink within the workspace is followed. Directories above are made where they are
+    /// missing. The file keeps its permissions if it was there.
+    ///
+    /// # Errors
+    ///
+    /// If it is a directory, outside, or cannot be written.
+    pub fn write(&self, path: &WorkPath, bytes: &[u8]) -> Result<(), PathError> {
+        let target = self.target(path)?;
+        let name = target.file_name().ok_or(PathError::Top)?;
+        let above = match target.parent() {
+            Some(above) if !above.as_os_str().is_empty() => {
+                self.0.create_dir_all(above)?;
+                self.0.open_dir(above)?
+            }
+            _ => self.0.try_clone()?,
+        };
+        let permissions = match above.symlink_metadata(name) {
+            Ok(metadata) if metadata.is_dir() => return Err(PathError::NotAFile),
+            Ok(metadata) if metadata.is_file() => Some(metadata.permissions()),
+            Ok(_) | Err(_) => None,
+        };
+        let temporary = temporary_name();
+        let written = write_new(&above, &temporary, bytes).and_then(|file| {
+            if let Some(permissions) = permissions {
+                file.set_permissions(permissions)?;
+            }
+            above.rename(&temporary, &above, name)
+        });
+        if written.is_err() {
+            // It may not have been made at all.
+            let _not_there = above.remove_file(&temporary);
+        }
+        Ok(written?)
+    }
+
+    /// Where a path leads, symlinks followed as far as they exist.
+    fn target(&self, path: &WorkPath) -> Result<PathBuf, PathError> {
+        match self.0.canonicalize(path.as_relative()) {
+            Ok(target) => Ok(target),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(path.as_relative().to_owned())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lists a directory, sorted by name.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, no directory, or outside.
+    pub fn list(&self, path: &WorkPath) -> Result<Vec<Entry>, PathError> {
+        let mut entries = Vec::new();
+        for entry in self.0.read_dir(path.as_relative())? {
+            let entry = entry?;
+            // What is gone again is not there.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let kind = EntryKind::of(&metadata);
+            entries.push(Entry {
+                name: entry.file_name().to_string_lossy().into_owned(),
+                kind,
+                bytes: if kind == EntryKind::File { metadata.len() } else { 0 },
+            });
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    /// Makes a directory, and those above it.
+    ///
+    /// # Errors
+    ///
+    /// If a file is in the way, or it is outside.
+    pub fn make_dir(&self, path: &WorkPath) -> Result<(), PathError> {
+        if path.is_top() {
+            return Ok(());
+        }
+        Ok(self.0.create_dir_all(path.as_relative())?)
+    }
+
+    /// Removes a file, a symlink (not what it leads to) or an empty directory.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, not empty, the workspace itself, or outside.
+    pub fn remove(&self, path: &WorkPath) -> Result<(), PathError> {
+        if path.is_top() {
+            return Err(PathError::Top);
+        }
+        let path = path.as_relative();
+        if self.0.symlink_metadata(path)?.is_dir() {
+            Ok(self.0.remove_dir(path)?)
+        } else {
+            Ok(self.0.remove_file(path)?)
+        }
+    }
+}
+
+fn write_new(dir: &Dir, name: &str, bytes: &[u8]) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    let mut file = dir.open_with(name, &options)?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// A name that no other write of this process has.
+fn temporary_name() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!(".holdfast-{}-{number}.tmp", std::process::id())
+}

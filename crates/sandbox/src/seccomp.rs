@@ -1,0 +1,230 @@
+//! The system calls that a command cannot make.
+//!
+//! What a process without privileges needs for its work is left alone. Refused is what
+//! administers the machine, looks into other processes, makes new namespaces (and with them
+//! new privileges to attack the kernel with), or is a rich source of kernel bugs that
+//! commands do not need. What is newer than this list does not exist (`ENOSYS`), the x32
+//! calls among it; programs have a way without.
+//!
+//! Three filters, each applied to every call, the strictest answer wins (seccomp(2)).
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen as Len, SeccompCmpOp as Op, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, sock_filter,
+};
+
+use crate::Error;
+
+/// May not: programs see that they lack a right.
+const FORBIDDEN: &[libc::c_long] = &[
+    // The machine and its clock.
+    libc::SYS_acct,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_settimeofday,
+    libc::SYS_delete_module,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_syslog,
+    libc::SYS_vhangup,
+    // File systems and roots.
+    libc::SYS_chroot,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_pivot_root,
+    libc::SYS_umount2,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    // Namespaces.
+    libc::SYS_setns,
+    libc::SYS_unshare,
+    // Other processes.
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    // Keys belong to the user, who is shared with the mesh.
+    libc::SYS_add_key,
+    libc::SYS_keyctl,
+    libc::SYS_request_key,
+    // Kernel machinery.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+];
+
+/// Is not there: programs have a way without, and take it on `ENOSYS` only.
+const ABSENT: &[libc::c_long] = &[
+    // Its flags are in memory, where a filter cannot look; the C library falls back to `clone`.
+    libc::SYS_clone3,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    // Memory that belongs to no process and no file system, which the watcher would not see.
+    libc::SYS_memfd_create,
+    libc::SYS_memfd_secret,
+    libc::SYS_shmget,
+];
+
+/// Those that only one kind of processor has.
+#[cfg(target_arch = "x86_64")]
+const FORBIDDEN_HERE: &[libc::c_long] =
+    &[libc::SYS_ioperm, libc::SYS_iopl, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat];
+#[cfg(not(target_arch = "x86_64"))]
+const FORBIDDEN_HERE: &[libc::c_long] = &[];
+
+/// The newest call that was looked at: `futex_requeue`, Linux 6.7. Numbers from 424 on are the
+/// same on all processors.
+const NEWEST: u32 = 456;
+
+/// `unshare`'s flags, which `clone` takes too.
+const NAMESPACES: [libc::c_int; 7] = [
+    libc::CLONE_NEWUSER,
+    libc::CLONE_NEWNS,
+    libc::CLONE_NEWPID,
+    libc::CLONE_NEWNET,
+    libc::CLONE_NEWIPC,
+    libc::CLONE_NEWUTS,
+    libc::CLONE_NEWCGROUP,
+];
+
+/// The kinds of sockets that there are; others (netlink, packets, vsock …) speak to the kernel
+/// or to the machine beneath.
+const SOCKETS: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+
+/// Puts characters into a terminal's input: the way out through a shared terminal.
+const INJECTING_IOCTLS: [u64; 2] = [
+    0x5412, // TIOCSTI
+    0x541c, // TIOCLINUX
+];
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The filters, each as the bytes that `bwrap --add-seccomp-fd` reads.
+///
+/// # Errors
+///
+/// On a processor that they are not written for.
+pub(crate) fn filters() -> Result<Vec<Vec<u8>>, Error> {
+    let arch = match std::env::consts::ARCH {
+        "x86_64" => TargetArch::x86_64,
+        "aarch64" => TargetArch::aarch64,
+        _ => return Err(Error::Processor),
+    };
+    let compile = |rules: Rules, errno: libc::c_int| -> Result<Vec<u8>, Error> {
+        let errno = u32::try_from(errno).map_err(|_| Error::Processor)?;
+        let refuse = SeccompAction::Errno(errno);
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).map_err(odd)?;
+        Ok(bytes(&BpfProgram::try_from(filter).map_err(odd)?))
+    };
+    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+    Ok(vec![
+        compile(forbidden().map_err(odd)?, libc::EPERM)?,
+        compile(absent, libc::ENOSYS)?,
+        bytes(&newer_is_absent()),
+    ])
+}
+
+fn odd(error: seccompiler::BackendError) -> Error {
+    Error::Failed { what: "write the system call filter", source: std::io::Error::other(error) }
+}
+
+fn forbidden() -> Result<Rules, seccompiler::BackendError> {
+    let calls = FORBIDDEN.iter().chain(FORBIDDEN_HERE);
+    let mut rules: Rules = calls.map(|call| (*call, Vec::new())).collect();
+
+    let mut clone = Vec::new();
+    for flag in NAMESPACES {
+        let flag = u64::from(flag.cast_unsigned());
+        let has = SeccompCondition::new(0, Len::Qword, Op::MaskedEq(flag), flag)?;
+        clone.push(SeccompRule::new(vec![has])?);
+    }
+    rules.insert(libc::SYS_clone, clone);
+
+    let mut other = Vec::new();
+    for kind in SOCKETS {
+        let kind = u64::from(kind.cast_unsigned());
+        other.push(SeccompCondition::new(0, Len::Dword, Op::Ne, kind)?);
+    }
+    rules.insert(libc::SYS_socket, vec![SeccompRule::new(other)?]);
+
+    let mut inject = Vec::new();
+    for request in INJECTING_IOCTLS {
+        let same = SeccompCondition::new(1, Len::Dword, Op::Eq, request)?;
+        inject.push(SeccompRule::new(vec![same])?);
+    }
+    rules.insert(libc::SYS_ioctl, inject);
+    Ok(rules)
+}
+
+/// Refuses all numbers beyond [`NEWEST`]; x32's begin at 0x4000_0000.
+///
+/// By hand: rules are for one call each. The other filters kill what is not of our processor.
+fn newer_is_absent() -> BpfProgram {
+    let instruction = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    vec![
+        // BPF_LD | BPF_W | BPF_ABS: the call's number, the first field of `seccomp_data`.
+        instruction(0x20, 0, 0, 0),
+        // BPF_JMP | BPF_JGT | BPF_K
+        instruction(0x25, 0, 1, NEWEST),
+        // BPF_RET | BPF_K
+        instruction(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS.cast_unsigned()),
+        instruction(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ]
+}
+
+/// A program as the kernel reads it: `struct sock_filter`, in the machine's byte order.
+fn bytes(program: &[sock_filter]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(program.len() * 8);
+    for instruction in program {
+        bytes.extend(instruction.code.to_ne_bytes());
+        bytes.extend([instruction.jt, instruction.jf]);
+        bytes.extend(instruction.k.to_ne_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_whole_instructions_and_within_what_the_kernel_takes() {
+        let filters = filters().unwrap();
+
+        assert_eq!(filters.len(), 3);
+        for filter in filters {
+            assert_eq!(filter.len() % 8, 0);
+            assert!(filter.len() / 8 <= 4096, "BPF_MAXINSNS");
+        }
+    }
+
+    #[test]
+    fn no_listed_call_is_newer_than_the_newest() {
+        for call in FORBIDDEN.iter().chain(FORBIDDEN_HERE).chain(ABSENT) {
+            assert!(*call <= i64::from(NEWEST), "{call}");
+        }
+    }
+}

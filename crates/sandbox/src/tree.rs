@@ -1,0 +1,143 @@
+//! The processes of a command, as `/proc` tells them, and signals to them.
+//!
+//! **What can go wrong.** Processes come and go while we read, and their numbers are used
+//! again. Reading wrong numbers makes a figure wrong for a moment. Signals therefore go
+//! through a pidfd, and only to a process that was the command's before and after that was
+//! opened.
+
+use std::{collections::HashSet, fs};
+
+use rustix::{
+    fd::OwnedFd,
+    fs::{CWD, Mode, OFlags, openat},
+    io::read,
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
+
+/// More processes than any limit allows: nobody counts further.
+const MOST: usize = 10_000;
+
+/// What a command's processes use together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Weight {
+    /// Processes and threads.
+    pub tasks: u64,
+    /// Memory that is not a file's, and page tables, in bytes. What processes share is counted
+    /// for each of them.
+    pub memory: u64,
+}
+
+/// The process and all that descend from it.
+pub(crate) fn pids(root: Pid) -> Vec<Pid> {
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(pid) = found.get(at).copied() {
+        at += 1;
+        if found.len() < MOST {
+            children(pid, &mut found);
+        }
+    }
+    found
+}
+
+/// Whether `child` is a child of `parent` now.
+pub(crate) fn is_child(parent: Pid, child: Pid) -> bool {
+    let mut found = Vec::new();
+    children(parent, &mut found);
+    found.contains(&child)
+}
+
+fn children(pid: Pid, found: &mut Vec<Pid>) {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
+    for task in tasks.flatten() {
+        let Ok(list) = fs::read_to_string(task.path().join("children")) else { continue };
+        let numbers = list.split_ascii_whitespace().filter_map(|number| number.parse().ok());
+        found.extend(numbers.filter_map(Pid::from_raw));
+    }
+}
+
+/// What these use together, now.
+pub(crate) fn weigh(pids: &[Pid]) -> Weight {
+    let mut weight = Weight::default();
+    let mut buffer = vec![0; 4096];
+    for pid in pids {
+        // Larger than 4 KiB it never is; where it is cut, what we look for was before.
+        let Some(length) = read_file(&format!("/proc/{pid}/status"), &mut buffer) else { continue };
+        add(&String::from_utf8_lossy(&buffer[..length]), &mut weight);
+    }
+    weight
+}
+
+fn read_file(path: &str, buffer: &mut [u8]) -> Option<usize> {
+    let file = openat(CWD, path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    read(file, buffer).ok()
+}
+
+/// Adds what one process' `status` says; see proc_pid_status(5).
+fn add(status: &str, weight: &mut Weight) {
+    for line in status.lines() {
+        let Some((name, rest)) = line.split_once(':') else { continue };
+        let value = || rest.split_ascii_whitespace().next()?.parse::<u64>().ok();
+        match name {
+            "RssAnon" | "RssShmem" | "VmPTE" => weight.memory += value().unwrap_or(0) * 1024,
+            "Threads" => weight.tasks += value().unwrap_or(0),
+            _ => {}
+        }
+    }
+}
+
+/// Sends a signal to all that descend from the process, and not to itself.
+pub(crate) fn signal_descendants(root: Pid, signal: Signal) {
+    let before: Vec<(Pid, OwnedFd)> = pids(root)
+        .into_iter()
+        .filter(|pid| *pid != root)
+        .filter_map(|pid| Some((pid, pidfd_open(pid, PidfdFlags::empty()).ok()?)))
+        .collect();
+    let after: HashSet<Pid> = pids(root).into_iter().collect();
+    for (pid, handle) in before {
+        if after.contains(&pid) {
+            // One that ended meanwhile needs no signal.
+            let _ended = pidfd_send_signal(handle, signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_added_up() {
+        let status = "Name:\tx\nVmPTE:\t      4 kB\nRssAnon:\t     100 kB\nRssFile:\t  999 kB\n\
+                      RssShmem:\t      2 kB\nThreads:\t3\nSigQ:\t1/2\n";
+        let mut weight = Weight { tasks: 1, memory: 1024 };
+
+        add(status, &mut weight);
+
+        assert_eq!(weight, Weight { tasks: 4, memory: 107 * 1024 });
+    }
+
+    #[test]
+    fn this_process_weighs_something_and_one_that_is_gone_nothing() {
+        let own = rustix::process::getpid();
+        let weight = weigh(&[own]);
+        assert!(weight.tasks >= 1 && weight.memory > 10_000, "{weight:?}");
+
+        let gone = Pid::from_raw(i32::MAX).unwrap();
+        assert_eq!(weigh(&[gone]), Weight::default());
+        assert_eq!(pids(gone), [gone]);
+    }
+
+    #[test]
+    fn a_child_is_found_and_is_no_longer_when_it_ended() {
+        let own = rustix::process::getpid();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(is_child(own, pid));
+        assert!(pids(own).contains(&pid));
+
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_child(own, pid));
+    }
+}

@@ -1,0 +1,122 @@
+//! Paths as scripts and models write them, reduced to a place in the workspace.
+
+use std::path::{Component, Path, PathBuf};
+
+use crate::PathError;
+
+/// Where a script finds its workspace.
+pub const MOUNT: &str = "/workspace";
+
+/// The longest path that is looked at, in bytes; Linux has the same limit.
+const LONGEST: usize = 4096;
+
+/// A path within a workspace: relative, without `..`, `.` or NUL.
+///
+/// It says nothing about symlinks: whoever opens it must do so beneath the workspace,
+/// as [`crate::Root`] does.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct WorkPath(PathBuf);
+
+impl WorkPath {
+    /// The workspace itself.
+    #[must_use]
+    pub fn top() -> Self {
+        Self::default()
+    }
+
+    /// Reads a path: relative to the workspace, or absolute and beneath [`MOUNT`].
+    ///
+    /// `..` is refused even where it would come back: what it means depends on symlinks.
+    ///
+    /// # Errors
+    ///
+    /// If it leads outside, or cannot be a path.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        if text.contains('\0') || text.len() > LONGEST {
+            return Err(PathError::NotAPath);
+        }
+        let path = Path::new(text);
+        let path = match path.strip_prefix(MOUNT) {
+            Ok(inside) => inside,
+            Err(_) if path.is_absolute() => return Err(PathError::Outside),
+            Err(_) => path,
+        };
+        let mut clean = PathBuf::new();
+        for component in path.components() {
+            match component {
+                Component::Normal(name) => clean.push(name),
+                Component::CurDir => {}
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(PathError::Outside);
+                }
+            }
+        }
+        Ok(Self(clean))
+    }
+
+    /// Whether it is the workspace itself.
+    #[must_use]
+    pub fn is_top(&self) -> bool {
+        self.0.as_os_str().is_empty()
+    }
+
+    /// Whether it is `other`, or lies within it.
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// The path, for an open that is relative to the workspace; `.` for the workspace itself.
+    #[must_use]
+    pub fn as_relative(&self) -> &Path {
+        if self.is_top() { Path::new(".") } else { &self.0 }
+    }
+
+    /// Where a script in the sandbox finds it.
+    #[must_use]
+    pub fn mounted(&self) -> PathBuf {
+        if self.is_top() { PathBuf::from(MOUNT) } else { Path::new(MOUNT).join(&self.0) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_within_is_reduced_to_its_names() {
+        for (text, is) in [
+            ("a/b.txt", "a/b.txt"),
+            ("./a//b/.", "a/b"),
+            ("", "."),
+            (".", "."),
+            ("/workspace", "."),
+            ("/workspace/a", "a"),
+            ("a..b/...", "a..b/..."),
+        ] {
+            assert_eq!(WorkPath::parse(text).unwrap().as_relative(), Path::new(is), "{text}");
+        }
+        assert_eq!(WorkPath::top().mounted(), Path::new("/workspace"));
+        assert_eq!(WorkPath::parse("a").unwrap().mounted(), Path::new("/workspace/a"));
+    }
+
+    #[test]
+    fn a_path_that_leads_outside_is_refused() {
+        for text in ["..", "../x", "a/../b", "a/../../b", "/etc/passwd", "/", "/workspacex", "//a"]
+        {
+            let error = WorkPath::parse(text).unwrap_err();
+            assert_eq!(error.to_string(), "access denied: path is outside the workspace", "{text}");
+        }
+        assert!(matches!(WorkPath::parse("a\0b"), Err(PathError::NotAPath)));
+        assert!(matches!(WorkPath::parse(&"a".repeat(5000)), Err(PathError::NotAPath)));
+    }
+
+    #[test]
+    fn within_is_by_whole_names() {
+        let path = |text| WorkPath::parse(text).unwrap();
+        assert!(path("a/b").is_within(&path("a")));
+        assert!(path("a").is_within(&path("a")));
+        assert!(path("a").is_within(&WorkPath::top()));
+        assert!(!path("ab").is_within(&path("a")));
+    }
+}
