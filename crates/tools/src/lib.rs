@@ -26,6 +26,8 @@ mod sessions_history;
 mod sessions_list;
 mod tool;
 mod untrusted;
+#[cfg(feature = "web")]
+mod web;
 
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
@@ -46,3 +48,7 @@ pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
 pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
+#[cfg(feature = "web")]
+pub use web::{
+    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+};
