@@ -44,13 +44,13 @@ impl<M: Mesh> Tool for AgentsList<M> {
 
 #[cfg(test)]
 mod tests {
-    use crate::mesh::tests::world;
+    use crate::mesh::tests::{said, world};
 
     #[tokio::test]
     async fn each_agent_is_a_line_and_the_asker_is_marked() {
         let (call, _, tools) = world();
 
-        let answer = tools.call(call, "agents_list", "{}").await.unwrap();
+        let answer = said(tools.call(call, "agents_list", "{}").await);
 
         assert_eq!(answer, "- coach (demo:demo, you): helps to learn\n- main (demo:demo)\n");
     }

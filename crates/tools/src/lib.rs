@@ -15,24 +15,44 @@
 //! which the runner implements.
 
 mod agents_list;
+mod alias;
+mod allowed;
+mod disclosure;
+mod files;
 mod mesh;
 mod message;
+mod output;
 mod registry;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
 mod subagents;
 mod tool;
+mod untrusted;
+#[cfg(feature = "web")]
+mod web;
 
 pub use agents_list::AgentsList;
+pub use allowed::Allowed;
+pub use disclosure::DIRECT;
+pub use files::{
+    AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
+    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
+};
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,
 };
 pub use message::Message;
+pub use output::{Output, Part};
 pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
 pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
 pub use tool::{Call, Tool, ToolError};
+pub use untrusted::{clean, untrusted};
+#[cfg(feature = "web")]
+pub use web::{
+    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+};

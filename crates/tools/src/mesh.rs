@@ -180,7 +180,7 @@ pub(crate) mod tests {
     use tokio_util::sync::CancellationToken;
 
     use super::*;
-    use crate::ToolError;
+    use crate::{Allowed, Output, ToolError};
 
     /// A mesh with one tenant and one session, that remembers what it sent.
     #[derive(Debug)]
@@ -290,6 +290,7 @@ pub(crate) mod tests {
             session: SessionId::generate(),
             run: RunId::generate(),
             key: "session:1:1:a".into(),
+            allowed: Allowed::all(),
             cancelled: CancellationToken::new(),
         }
     }
@@ -301,7 +302,16 @@ pub(crate) mod tests {
         (call, Arc::clone(&mesh), Registry::of_mesh(mesh))
     }
 
-    pub(crate) fn tell(answer: Result<String, ToolError>) -> String {
+    /// What the model reads of a call that was made.
+    pub(crate) fn said(answer: Result<Output, ToolError>) -> String {
+        match answer {
+            Ok(output) => output.for_llm,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the model is told of a call that could not be made.
+    pub(crate) fn tell(answer: Result<Output, ToolError>) -> String {
         match answer {
             Err(ToolError::Tell(text)) => text,
             other => panic!("{other:?}"),
@@ -349,8 +359,8 @@ pub(crate) mod tests {
 
         let ask = |name, input| tools.call(stranger.clone(), name, input);
 
-        assert_eq!(ask("agents_list", "{}").await.unwrap(), "There are no agents.");
-        assert_eq!(ask("sessions_list", "{}").await.unwrap(), "There are no such sessions.");
+        assert_eq!(said(ask("agents_list", "{}").await), "There are no agents.");
+        assert_eq!(said(ask("sessions_list", "{}").await), "There are no such sessions.");
         let input = format!(r#"{{"session":"{KEY}"}}"#);
         assert_eq!(
             tell(ask("sessions_history", &input).await),

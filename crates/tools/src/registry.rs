@@ -1,66 +1,194 @@
 //! The tools that an agent has.
 
-use std::{collections::BTreeMap, fmt, future::Future, pin::Pin};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    future::Future,
+    marker::PhantomData,
+    panic::AssertUnwindSafe,
+    pin::Pin,
+    time::Duration,
+};
 
+use futures::FutureExt as _;
 use holdfast_types::{Effect, ToolSpec};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{Call, Tool, ToolError, tool};
+use crate::{
+    Allowed, Call, Output, Tool, ToolError,
+    alias::{ALIASES, Alias},
+    disclosure::{self, DESCRIBE, SEARCH},
+    tool,
+};
 
 /// The most that a tool may tell the model at once, in bytes; the rest is cut off.
 pub const MOST_OUTPUT: usize = 64 * 1024;
 
+/// How alike two names are that may be meant for each other, from 0 to 1.
+const LIKE: f64 = 0.8;
+
 /// Tools by name.
 #[derive(Default)]
 pub struct Registry {
-    tools: BTreeMap<&'static str, Box<dyn Erased>>,
+    tools: BTreeMap<&'static str, Kept>,
+    /// Those that the model is told of from the start; `None` is all.
+    direct: Option<BTreeSet<String>>,
+}
+
+struct Kept {
+    spec: ToolSpec,
+    tool: Box<dyn Erased>,
 }
 
 impl Registry {
     /// Adds a tool; it takes the place of one with the same name.
     #[must_use]
-    pub fn with<T: Tool>(mut self, tool: T) -> Self {
-        self.tools.insert(T::NAME, Box::new(tool));
+    pub fn with<T: Tool<A>, A: Into<Output> + Send + 'static>(mut self, tool: T) -> Self {
+        let spec = tool::spec::<T::Input>(T::NAME);
+        self.tools.insert(T::NAME, Kept { spec, tool: Box::new(Typed(tool, PhantomData)) });
         self
     }
 
-    /// What the model is told of them, in the order of their names.
+    /// The same tools, of which the model is told these from the start, and finds the others with
+    /// `tool_search`; [`DIRECT`](crate::DIRECT) is a good choice.
+    #[must_use]
+    pub fn disclosing<'a>(mut self, direct: impl IntoIterator<Item = &'a str>) -> Self {
+        self.direct = Some(direct.into_iter().map(str::to_owned).collect());
+        self
+    }
+
+    /// What there is to tell of them all, in the order of their names.
     #[must_use]
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.tools.values().map(|tool| tool.spec()).collect()
+        self.tools.values().map(|kept| kept.spec.clone()).collect()
+    }
+
+    /// What a model is told of from the start, in the order of the names: those of the chosen
+    /// tools that it may use, and how to find the others, if there are any.
+    #[must_use]
+    pub fn offered(&self, allowed: &Allowed) -> Vec<ToolSpec> {
+        let usable = self.tools.values().map(|kept| &kept.spec);
+        let (mut offered, hidden): (Vec<ToolSpec>, Vec<ToolSpec>) = usable
+            .filter(|spec| allowed.allows(&spec.name))
+            .cloned()
+            .partition(|spec| self.is_direct(&spec.name));
+        if !hidden.is_empty() {
+            offered.extend(disclosure::specs());
+            offered.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        offered
+    }
+
+    fn is_direct(&self, name: &str) -> bool {
+        self.direct.as_ref().is_none_or(|direct| direct.contains(name))
+    }
+
+    /// The name under which a tool is known here, by any of its names; `None` if it is not here.
+    #[must_use]
+    pub fn canonical(&self, name: &str) -> Option<&'static str> {
+        if let Some((name, _)) = self.tools.get_key_value(name) {
+            return Some(name);
+        }
+        if self.direct.is_some()
+            && let Some(meta) = [SEARCH, DESCRIBE].into_iter().find(|meta| *meta == name)
+        {
+            return Some(meta);
+        }
+        let alias = Alias::find(name)?;
+        self.tools.get_key_value(alias.of).map(|(name, _)| *name)
     }
 
     /// What a call of this tool may change; of one that is not here, anything.
     #[must_use]
     pub fn effect(&self, name: &str) -> Effect {
-        self.tools.get(name).map_or(Effect::Acts, |tool| tool.effect())
+        match self.canonical(name) {
+            Some(SEARCH | DESCRIBE) => Effect::Reads,
+            Some(name) => self.tools.get(name).map_or(Effect::Acts, |kept| kept.tool.effect()),
+            None => Effect::Acts,
+        }
     }
 
-    /// Calls a tool with an input as the model wrote it.
+    /// How long a call of this tool may take, if the tool says so itself.
+    #[must_use]
+    pub fn timeout(&self, name: &str) -> Option<Duration> {
+        self.tools.get(self.canonical(name)?)?.tool.timeout()
+    }
+
+    /// Calls a tool by any of its names, with an input as the model wrote it.
     ///
     /// # Errors
     ///
-    /// `Tell` if there is no such tool, if the input is not what it takes, or if
-    /// the tool says so; `Broken` if the tool failed for no fault of the model.
-    pub async fn call(&self, call: Call, name: &str, input: &str) -> Result<String, ToolError> {
-        let Some(tool) = self.tools.get(name) else {
-            let names: Vec<&str> = self.tools.keys().copied().collect();
-            let name = cut(name, 64);
-            return Err(ToolError::Tell(match names.as_slice() {
-                [] => format!("there is no tool `{name}`; there are none"),
-                names => format!("there is no tool `{name}`; there are: {}", names.join(", ")),
-            }));
+    /// `Tell` if there is no such tool, if this call may not use it, if the input is not what it
+    /// takes, if it panicked, or if the tool says so; `Broken` if the tool failed for no fault of
+    /// the model.
+    pub async fn call(&self, call: Call, name: &str, input: &str) -> Result<Output, ToolError> {
+        let Some(known) = self.canonical(name) else {
+            return Err(self.unknown(name, &call.allowed));
         };
+        let is_meta = matches!(known, SEARCH | DESCRIBE);
+        if !is_meta && !call.allowed.allows(known) {
+            return Err(ToolError::Tell(
+                "this tool is not one of yours; use those that you were given".to_owned(),
+            ));
+        }
         let input = match input.trim() {
             "" => Value::Object(serde_json::Map::new()),
             text => serde_json::from_str(text)
                 .map_err(|error| ToolError::Tell(format!("the input is not JSON: {error}")))?,
         };
-        match tool.call(call, input).await {
-            Ok(output) => Ok(capped(output)),
+        let input = match Alias::find(name) {
+            Some(alias) if known != name => alias.input(input),
+            _ => input,
+        };
+        let made = match self.tools.get(known) {
+            Some(kept) => {
+                let made = AssertUnwindSafe(kept.tool.call(call, input)).catch_unwind().await;
+                made.unwrap_or_else(|_| Err(panicked(known, kept.tool.effect())))
+            }
+            None => self.disclose(&call.allowed, known, input).map(Output::from),
+        };
+        match made {
+            Ok(output) => Ok(Output { for_llm: capped(output.for_llm), ..output }),
             Err(ToolError::Tell(text)) => Err(ToolError::Tell(capped(text))),
             Err(ToolError::Broken(error)) => Err(ToolError::Broken(error)),
         }
+    }
+
+    fn disclose(&self, allowed: &Allowed, name: &str, input: Value) -> Result<String, ToolError> {
+        if name == SEARCH {
+            let specs: Vec<&ToolSpec> = self.tools.values().map(|kept| &kept.spec).collect();
+            return disclosure::search(&specs, allowed, &parsed(input)?);
+        }
+        let disclosure::DescribeInput { name } = parsed(input)?;
+        self.canonical(&name)
+            .filter(|known| allowed.allows(known))
+            .and_then(|known| self.tools.get(known))
+            .map(|kept| disclosure::describe(&kept.spec))
+            .ok_or_else(|| self.unknown(&name, allowed))
+    }
+
+    /// What to tell a model that named a tool which is not here: those it may have meant, or all.
+    fn unknown(&self, name: &str, allowed: &Allowed) -> ToolError {
+        let names: Vec<&str> =
+            self.tools.keys().copied().filter(|name| allowed.allows(name)).collect();
+        let others = ALIASES.iter().filter(|alias| names.contains(&alias.of));
+        let like: BTreeSet<&str> = names
+            .iter()
+            .map(|name| (*name, *name))
+            .chain(others.map(|alias| (alias.name, alias.of)))
+            .filter(|(known, _)| strsim::jaro_winkler(known, cut(name, 64)) >= LIKE)
+            .map(|(_, canonical)| canonical)
+            .collect();
+        let name = crate::untrusted::one_line(cut(name, 64));
+        let like: Vec<&str> = like.into_iter().collect();
+        ToolError::Tell(match (names.as_slice(), like.as_slice()) {
+            ([], _) => format!("there is no tool `{name}`; there are none"),
+            (names, []) => format!("there is no tool `{name}`; there are: {}", names.join(", ")),
+            (_, like) => {
+                format!("there is no tool `{name}`; did you mean: {}?", like.join(", "))
+            }
+        })
     }
 }
 
@@ -68,6 +196,19 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.tools.keys()).finish()
     }
+}
+
+fn panicked(name: &str, effect: Effect) -> ToolError {
+    let outcome = match effect {
+        Effect::Reads | Effect::Writes => "it may be tried once more",
+        Effect::Acts => "whether it did what it should is not known: look before you try again",
+    };
+    ToolError::Tell(format!("`{name}` broke down, which is a fault of ours; {outcome}"))
+}
+
+fn parsed<I: DeserializeOwned>(input: Value) -> Result<I, ToolError> {
+    serde_json::from_value(input)
+        .map_err(|error| ToolError::Tell(format!("the input is not right: {error}")))
 }
 
 /// The longest text of at most `most` bytes that a text begins with.
@@ -86,120 +227,34 @@ fn capped(output: String) -> String {
     output
 }
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>> + Send + 'a>>;
+type Answer<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 
 /// A [`Tool`] whose type is forgotten.
 trait Erased: Send + Sync {
     fn effect(&self) -> Effect;
-    fn spec(&self) -> ToolSpec;
+    fn timeout(&self) -> Option<Duration>;
     fn call(&self, call: Call, input: Value) -> Answer<'_>;
 }
 
-impl<T: Tool> Erased for T {
+/// A tool, and what it answers with.
+struct Typed<T, A>(T, PhantomData<fn() -> A>);
+
+impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
     fn effect(&self) -> Effect {
         T::EFFECT
     }
 
-    fn spec(&self) -> ToolSpec {
-        tool::spec::<T>()
+    fn timeout(&self) -> Option<Duration> {
+        T::TIMEOUT
     }
 
     fn call(&self, call: Call, input: Value) -> Answer<'_> {
         Box::pin(async move {
-            let input = serde_json::from_value(input)
-                .map_err(|error| ToolError::Tell(format!("the input is not right: {error}")))?;
-            Tool::call(self, call, input).await
+            let input = parsed(input)?;
+            self.0.call(call, input).await.map(Into::into)
         })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use schemars::JsonSchema;
-    use serde::Deserialize;
-
-    use super::*;
-    use crate::mesh::tests::call;
-
-    /// Say something again and again.
-    #[derive(Debug, Deserialize, JsonSchema)]
-    #[serde(deny_unknown_fields)]
-    struct RepeatInput {
-        /// What to say.
-        text: String,
-        /// How often.
-        #[serde(default)]
-        times: usize,
-    }
-
-    struct Repeat;
-
-    impl Tool for Repeat {
-        const NAME: &'static str = "repeat";
-        const EFFECT: Effect = Effect::Reads;
-        type Input = RepeatInput;
-
-        async fn call(&self, _: Call, input: RepeatInput) -> Result<String, ToolError> {
-            match input.times {
-                0 => Err(anyhow::anyhow!("the parrot is ill").into()),
-                times => Ok(input.text.repeat(times)),
-            }
-        }
-    }
-
-    async fn told(name: &str, input: &str) -> String {
-        match Registry::default().with(Repeat).call(call(), name, input).await {
-            Err(ToolError::Tell(text)) => text,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[tokio::test]
-    async fn a_model_that_errs_is_told_how() {
-        assert_eq!(told("repet", "{}").await, "there is no tool `repet`; there are: repeat");
-        assert_eq!(told("repeat", "").await, "the input is not right: missing field `text`");
-        assert_eq!(
-            told("repeat", r#"{"text":"a","loud":true}"#).await,
-            "the input is not right: unknown field `loud`, expected `text` or `times`"
-        );
-        let text = told("repeat", r#"{"text":"a"#).await;
-        assert!(text.starts_with("the input is not JSON: EOF while parsing"), "{text}");
-    }
-
-    #[tokio::test]
-    async fn a_tool_that_is_broken_is_not_the_models_fault() {
-        let tools = Registry::default().with(Repeat);
-
-        let answer = tools.call(call(), "repeat", r#"{"text":"a"}"#).await;
-
-        assert!(matches!(answer, Err(ToolError::Broken(_))));
-    }
-
-    #[tokio::test]
-    async fn a_long_answer_is_cut_between_characters_and_says_so() {
-        let tools = Registry::default().with(Repeat);
-
-        let answer = tools.call(call(), "repeat", r#"{"text":"語","times":30000}"#).await.unwrap();
-
-        assert!(answer.ends_with("語\n[cut off: 90000 bytes, and 65536 are the most]"));
-        assert!(answer.len() < MOST_OUTPUT + 100);
-    }
-
-    #[test]
-    fn what_is_not_here_acts() {
-        let tools = Registry::default().with(Repeat);
-
-        assert_eq!(tools.effect("repeat"), Effect::Reads);
-        assert_eq!(tools.effect("other"), Effect::Acts);
-    }
-
-    #[test]
-    fn the_model_reads_the_doc_comments() {
-        let [spec] = Registry::default().with(Repeat).specs().try_into().unwrap();
-
-        assert_eq!(spec.description, "Say something again and again.");
-        assert_eq!(spec.input["properties"]["times"]["description"], "How often.");
-        assert_eq!(spec.input["additionalProperties"], false);
-        assert_eq!(spec.input.get("title"), None);
-    }
-}
+mod tests;

@@ -47,13 +47,13 @@ impl<M: Mesh> Tool for SessionStatus<M> {
 
 #[cfg(test)]
 mod tests {
-    use crate::mesh::tests::world;
+    use crate::mesh::tests::{said, world};
 
     #[tokio::test]
     async fn the_model_reads_how_its_session_stands() {
         let (call, _, tools) = world();
 
-        let answer = tools.call(call, "session_status", "").await.unwrap();
+        let answer = said(tools.call(call, "session_status", "").await);
 
         assert_eq!(
             answer,

@@ -72,7 +72,7 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mesh::tests::{KEY, tell, world};
+    use crate::mesh::tests::{KEY, said, tell, world};
 
     #[tokio::test]
     async fn a_session_is_read_by_key_and_by_id() {
@@ -80,8 +80,8 @@ mod tests {
         let by_key = format!(r#"{{"session":"{KEY}"}}"#);
         let by_id = format!(r#"{{"session":"{}"}}"#, call.session);
 
-        let one = tools.call(call.clone(), "sessions_history", &by_key).await.unwrap();
-        let other = tools.call(call, "sessions_history", &by_id).await.unwrap();
+        let one = said(tools.call(call.clone(), "sessions_history", &by_key).await);
+        let other = said(tools.call(call, "sessions_history", &by_id).await);
 
         assert_eq!(one, other);
         assert!(one.starts_with("[2026-12-01 14:00 UTC] Ann: hi\nthere\n"));
@@ -92,7 +92,7 @@ mod tests {
         let (call, _, tools) = world();
         let input = format!(r#"{{"session":"{KEY}","limit":1}}"#);
 
-        let answer = tools.call(call, "sessions_history", &input).await.unwrap();
+        let answer = said(tools.call(call, "sessions_history", &input).await);
 
         assert_eq!(answer, format!("[2026-12-01 14:00 UTC] agent: {} …\n", "x".repeat(SHORT)));
     }

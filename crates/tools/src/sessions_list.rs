@@ -96,13 +96,13 @@ impl From<Kind> for SessionKind {
 
 #[cfg(test)]
 mod tests {
-    use crate::mesh::tests::{tell, world};
+    use crate::mesh::tests::{said, tell, world};
 
     #[tokio::test]
     async fn each_session_is_a_line_and_the_askers_own_is_marked() {
         let (call, _, tools) = world();
 
-        let answer = tools.call(call, "sessions_list", r#"{"kind":"main"}"#).await.unwrap();
+        let answer = said(tools.call(call, "sessions_list", r#"{"kind":"main"}"#).await);
 
         assert_eq!(
             answer,
@@ -114,7 +114,7 @@ mod tests {
     async fn sessions_of_another_kind_are_left_out() {
         let (call, _, tools) = world();
 
-        let answer = tools.call(call, "sessions_list", r#"{"kind":"group"}"#).await.unwrap();
+        let answer = said(tools.call(call, "sessions_list", r#"{"kind":"group"}"#).await);
 
         assert_eq!(answer, "There are no such sessions.");
     }

@@ -250,7 +250,7 @@ mod tests {
         let tools =
             Registry::default().with(SessionsSpawn(Arc::clone(&fake))).with(SessionsSend(fake));
         match tools.call(call(), name, input).await {
-            Ok(output) => Ok(output.to_string()),
+            Ok(output) => Ok(output.for_llm),
             Err(ToolError::Tell(text)) => Err(text),
             Err(error) => panic!("{error:?}"),
         }

@@ -1,6 +1,6 @@
 //! What a tool is.
 
-use std::future::Future;
+use std::{future::Future, time::Duration};
 
 use holdfast_types::{AgentId, AgentName, Effect, RunId, SessionId, TenantId, ToolSpec};
 use schemars::JsonSchema;
@@ -8,17 +8,25 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::Allowed;
+
 /// Something an agent can do besides talk.
 ///
 /// A tool is an input type and a function. The model reads the input's doc
 /// comments: the type's is the tool's description, a field's is the argument's.
 /// Write them for a reader who sees nothing else.
-pub trait Tool: Send + Sync + 'static {
+///
+/// It answers with a text, or with what is said after its name: `Tool<Output>`
+/// answers with an [`Output`](crate::Output).
+pub trait Tool<A = String>: Send + Sync + 'static {
     /// The name the model calls it by, in `snake_case`.
     const NAME: &'static str;
 
     /// What a call may change.
     const EFFECT: Effect;
+
+    /// How long a call may take, if that is not as long as any other.
+    const TIMEOUT: Option<Duration> = None;
 
     /// What the model must say to use it.
     type Input: DeserializeOwned + JsonSchema + Send;
@@ -28,7 +36,7 @@ pub trait Tool: Send + Sync + 'static {
         &self,
         call: Call,
         input: Self::Input,
-    ) -> impl Future<Output = Result<String, ToolError>> + Send;
+    ) -> impl Future<Output = Result<A, ToolError>> + Send;
 }
 
 /// In whose name, and for how long, a tool is called.
@@ -46,6 +54,8 @@ pub struct Call {
     pub run: RunId,
     /// The same for the same call, however often it is made: `session:turn:step:call`.
     pub key: String,
+    /// Which tools may be used in its place.
+    pub allowed: Allowed,
     /// Cancelled when the answer is no longer wanted.
     pub cancelled: CancellationToken,
 }
@@ -62,8 +72,8 @@ pub enum ToolError {
 }
 
 /// What the model is told of a tool.
-pub(crate) fn spec<T: Tool>() -> ToolSpec {
-    let mut input = schemars::schema_for!(T::Input).to_value();
+pub(crate) fn spec<I: JsonSchema>(name: &str) -> ToolSpec {
+    let mut input = schemars::schema_for!(I).to_value();
     let mut description = String::new();
     if let Some(schema) = input.as_object_mut() {
         schema.remove("title");
@@ -74,5 +84,5 @@ pub(crate) fn spec<T: Tool>() -> ToolSpec {
         // Some providers refuse an object that does not say which properties it has.
         schema.entry("properties").or_insert_with(|| json!({}));
     }
-    ToolSpec { name: T::NAME.to_owned(), description, input }
+    ToolSpec { name: name.to_owned(), description, input }
 }

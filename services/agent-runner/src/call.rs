@@ -11,13 +11,13 @@ use std::time::Duration;
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
-use holdfast_tools::{Call, ToolError};
+use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{Effect, Entry, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts, worker::is_allowed};
+use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -67,7 +67,7 @@ impl Turn<'_> {
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
         let (output, failed) = match made {
-            Ok(output) => (output, false),
+            Ok(output) => (output.for_llm, false),
             Err(ToolError::Tell(text)) => (text, true),
             Err(ToolError::Broken(source)) => {
                 return Err(Error::Tool { name: tool.to_owned(), source });
@@ -84,13 +84,8 @@ impl Turn<'_> {
         Ok(Entry::Returned { call: call.id.clone(), output, failed })
     }
 
-    async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<String, ToolError> {
-        // What was on offer is asked again: the model may name what was not.
-        if !is_allowed(brief.tools.as_deref(), &call.tool) || !self.journal.allows(&call.tool) {
-            return Err(ToolError::Tell(
-                "this tool is not one of yours; use those that you were given".to_owned(),
-            ));
-        }
+    async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
+        let registry = self.worker.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
         let step = thoughts(self.journal.turn()).saturating_sub(1);
@@ -101,11 +96,13 @@ impl Turn<'_> {
             session: claim.session,
             run: self.run,
             key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
+            // What was on offer is asked again: the model may name what was not.
+            allowed: self.allowed(brief),
             cancelled: cancelled.clone(),
         };
-        let limit = self.worker.config.tool_timeout;
+        let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
-        let made = self.worker.tools.registry().call(context, &call.tool, &call.input);
+        let made = registry.call(context, &call.tool, &call.input);
         if let Ok(result) = timeout_at(until, made).await {
             return result;
         }
@@ -116,5 +113,12 @@ impl Turn<'_> {
                 format!("the call took longer than {} s and was given up", limit.as_secs())
             }
         }))
+    }
+
+    /// The tools that the agent, and the messages that it answers, may use.
+    fn allowed(&self, brief: &Brief) -> Allowed {
+        let specs = self.worker.tools.specs(brief.tools.as_deref()).into_iter();
+        let names = specs.map(|spec| spec.name);
+        Allowed::only(names.filter(|name| self.journal.allows(name)))
     }
 }

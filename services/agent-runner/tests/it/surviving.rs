@@ -177,7 +177,7 @@ impl holdfast_tools::Tool for Broken {
         _: holdfast_tools::Call,
         _: BrokenInput,
     ) -> Result<String, holdfast_tools::ToolError> {
-        panic!("as a defect does");
+        Err(anyhow::anyhow!("as a defect does").into())
     }
 }
 

@@ -1,0 +1,245 @@
+//! Other names for the same tools.
+//!
+//! Prompts written for other assistants, and models trained on them, call a tool
+//! by the name it has there, and name its arguments as they are named there. A
+//! policy, a limit and an effect belong to the tool, whatever it is called: a
+//! name is resolved before anything else is asked (decision C-05).
+
+use serde_json::{Map, Value, json};
+
+/// An input, as the model wrote it.
+type Input = Map<String, Value>;
+
+/// Another name of a tool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Alias {
+    /// The name.
+    pub(crate) name: &'static str,
+    /// The tool's own.
+    pub(crate) of: &'static str,
+    /// Says with the tool's arguments what was said with the alias's.
+    map: fn(Input) -> Input,
+}
+
+impl Alias {
+    /// The alias of this name.
+    pub(crate) fn find(name: &str) -> Option<Self> {
+        ALIASES.iter().copied().find(|alias| alias.name == name)
+    }
+
+    /// The input that means the same to the tool itself.
+    pub(crate) fn input(self, input: Value) -> Value {
+        match input {
+            Value::Object(input) => Value::Object((self.map)(input)),
+            other => other,
+        }
+    }
+}
+
+const fn alias(name: &'static str, of: &'static str, map: fn(Input) -> Input) -> Alias {
+    Alias { name, of, map }
+}
+
+/// Every other name; those of a tool that is not registered lead nowhere.
+pub(crate) const ALIASES: &[Alias] = &[
+    alias("read_file", "read", reading),
+    alias("create_file", "write", writing),
+    alias("write_file", "write", writing),
+    alias("edit_file", "edit", editing),
+    alias("apply-patch", "apply_patch", patching),
+    alias("list_dir", "list_files", listing),
+    alias("remove_file", "delete_file", |input| renamed(input, PATHS)),
+    alias("fetch_url", "web_fetch", fetching),
+    alias("search_web", "web_search", searching),
+    alias("send_message", "message", sending),
+    alias("send_msg", "message", sending),
+    alias("list_session", "sessions_list", |input| input),
+    alias("get_session", "sessions_history", |input| {
+        renamed(input, &[("session_id", "session"), ("session_key", "session")])
+    }),
+    alias("bash", "exec", commanding),
+    alias("run_command", "exec", commanding),
+    alias("spawn", "sessions_spawn", |input| with(input, "wait", json!(false))),
+    alias("subagent", "sessions_spawn", |input| with(input, "wait", json!(true))),
+];
+
+const PATHS: &[(&str, &str)] = &[("file_path", "path"), ("filename", "path"), ("file", "path")];
+
+fn reading(mut input: Input) -> Input {
+    // A range of lines, as in `10-20`.
+    if let Some(range) = input.remove("range") {
+        let bounds: Vec<u64> = range
+            .as_str()
+            .unwrap_or_default()
+            .splitn(2, ['-', ':'])
+            .filter_map(|bound| bound.trim().parse().ok())
+            .collect();
+        match bounds[..] {
+            [from, to] if from >= 1 && to >= from => {
+                input.insert("from".to_owned(), json!(from));
+                input.insert("lines".to_owned(), json!(to - from + 1));
+            }
+            // Put back, so that it is refused and not misunderstood.
+            _ => drop(input.insert("range".to_owned(), range)),
+        }
+    }
+    renamed(renamed(input, PATHS), &[("offset", "from"), ("limit", "lines")])
+}
+
+fn writing(mut input: Input) -> Input {
+    if let Some(mode) = input.remove("mode") {
+        match mode.as_str() {
+            Some("append") => drop(input.insert("append".to_owned(), json!(true))),
+            Some("new") => drop(input.insert("new".to_owned(), json!(true))),
+            Some("write" | "overwrite") => {}
+            _ => drop(input.insert("mode".to_owned(), mode)),
+        }
+    }
+    renamed(renamed(input, PATHS), &[("text", "content")])
+}
+
+fn editing(input: Input) -> Input {
+    let names = [
+        ("old_text", "old"),
+        ("old_string", "old"),
+        ("anchor", "old"),
+        ("new_text", "new"),
+        ("new_string", "new"),
+        ("content", "new"),
+        ("replace_all", "all_occurrences"),
+    ];
+    let mut input = renamed(renamed(input, PATHS), &names);
+    let Some(mode) = input.remove("mode") else { return input };
+    let text = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
+    let new = match mode.as_str() {
+        Some("after") => format!("{}{}", text("old"), text("new")),
+        Some("before") => format!("{}{}", text("new"), text("old")),
+        Some("replace") => return input,
+        _ => return with(input, "mode", mode),
+    };
+    with(input, "new", json!(new))
+}
+
+fn patching(input: Input) -> Input {
+    renamed(input, &[("input", "patch"), ("diff", "patch")])
+}
+
+fn listing(input: Input) -> Input {
+    renamed(input, &[("directory", "path"), ("dir", "path")])
+}
+
+fn fetching(mut input: Input) -> Input {
+    // How much is shown is not for the model to say; asking for it is no mistake.
+    input.remove("max_chars");
+    input
+}
+
+fn searching(input: Input) -> Input {
+    renamed(input, &[("q", "query"), ("max_results", "count"), ("num_results", "count")])
+}
+
+fn sending(input: Input) -> Input {
+    renamed(input, &[("content", "text"), ("message", "text")])
+}
+
+fn commanding(input: Input) -> Input {
+    renamed(input, &[("cmd", "command"), ("cwd", "workdir"), ("working_dir", "workdir")])
+}
+
+/// An input with other names for some arguments; one that is there already stays.
+fn renamed(mut input: Input, names: &[(&str, &str)]) -> Input {
+    for (from, to) in names {
+        if !input.contains_key(*to)
+            && let Some(value) = input.remove(*from)
+        {
+            input.insert((*to).to_owned(), value);
+        }
+    }
+    input
+}
+
+fn with(mut input: Input, name: &str, value: Value) -> Input {
+    input.insert(name.to_owned(), value);
+    input
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn mapped(name: &str, input: Value) -> (&'static str, Value) {
+        let alias = Alias::find(name).unwrap();
+        (alias.of, alias.input(input))
+    }
+
+    #[test]
+    fn no_name_means_two_tools_and_none_is_an_alias_of_an_alias() {
+        let names: BTreeSet<&str> = ALIASES.iter().map(|alias| alias.name).collect();
+
+        assert_eq!(names.len(), ALIASES.len());
+        for alias in ALIASES {
+            assert!(!names.contains(alias.of), "{}", alias.of);
+        }
+    }
+
+    #[test]
+    fn arguments_are_told_by_the_tools_own_names() {
+        for (name, said, of, meant) in [
+            (
+                "read_file",
+                json!({"file_path": "a", "offset": 3}),
+                "read",
+                json!({"path": "a", "from": 3}),
+            ),
+            (
+                "read_file",
+                json!({"path": "a", "range": "5-9"}),
+                "read",
+                json!({"path": "a", "from": 5, "lines": 5}),
+            ),
+            (
+                "write_file",
+                json!({"path": "a", "content": "x", "mode": "append"}),
+                "write",
+                json!({"path": "a", "content": "x", "append": true}),
+            ),
+            (
+                "edit_file",
+                json!({"path": "a", "old_text": "x", "new_text": "y"}),
+                "edit",
+                json!({"path": "a", "old": "x", "new": "y"}),
+            ),
+            (
+                "edit_file",
+                json!({"path": "a", "anchor": "x", "content": "y", "mode": "after"}),
+                "edit",
+                json!({"path": "a", "old": "x", "new": "xy"}),
+            ),
+            (
+                "run_command",
+                json!({"cmd": "ls", "cwd": "src"}),
+                "exec",
+                json!({"command": "ls", "workdir": "src"}),
+            ),
+            (
+                "subagent",
+                json!({"task": "t"}),
+                "sessions_spawn",
+                json!({"task": "t", "wait": true}),
+            ),
+        ] {
+            assert_eq!(mapped(name, said), (of, meant), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_left_for_the_tool_to_refuse() {
+        let input = json!({"path": "a", "range": "all"});
+        assert_eq!(mapped("read_file", input.clone()), ("read", input));
+        let input = json!({"path": "a", "old": "x", "mode": "swap"});
+        assert_eq!(mapped("edit_file", input.clone()), ("edit", input));
+        assert_eq!(mapped("read_file", json!("a")), ("read", json!("a")));
+    }
+}

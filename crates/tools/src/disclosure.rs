@@ -1,0 +1,199 @@
+//! Tools that are told of when they are asked for.
+//!
+//! Every tool's schema costs tokens on every request. So the model is given a
+//! few at once, and two with which it finds the rest: `tool_search` names those
+//! that fit some keywords, `tool_describe` shows one whole, and then it may be
+//! called like any other. Both tell only of what the caller may use.
+
+use std::{collections::BTreeSet, fmt::Write as _};
+
+use holdfast_types::ToolSpec;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Allowed, ToolError, alias::ALIASES, tool};
+
+/// The tools that the model is told of from the start, unless others are chosen.
+pub const DIRECT: &[&str] = &[
+    "apply_patch",
+    "edit",
+    "list_files",
+    "message",
+    "read",
+    "session_status",
+    "web_fetch",
+    "web_search",
+    "write",
+];
+
+/// The most tools that a search names.
+const MOST_FOUND: usize = 8;
+
+pub(crate) const SEARCH: &str = "tool_search";
+pub(crate) const DESCRIBE: &str = "tool_describe";
+
+/// Find tools that you have but were not shown, by keywords: up to eight names, each with a line.
+///
+/// Then read how to use one with `tool_describe`, and call it by its name.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SearchInput {
+    /// What the tool should do, in a few words, as in `list conversations`.
+    query: String,
+}
+
+/// Show how a tool is used: what it does and what it takes, as a JSON Schema.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DescribeInput {
+    /// The tool's name.
+    pub(crate) name: String,
+}
+
+/// What the model is told of the two.
+pub(crate) fn specs() -> [ToolSpec; 2] {
+    [tool::spec::<DescribeInput>(DESCRIBE), tool::spec::<SearchInput>(SEARCH)]
+}
+
+/// The tools that fit a query best, best first, of those that may be used.
+pub(crate) fn search(
+    specs: &[&ToolSpec],
+    allowed: &Allowed,
+    input: &SearchInput,
+) -> Result<String, ToolError> {
+    let wanted = words(&input.query);
+    if wanted.is_empty() {
+        return Err(ToolError::Tell("`query` is empty: say what the tool should do".to_owned()));
+    }
+    let mut found: Vec<(usize, &ToolSpec)> = specs
+        .iter()
+        .filter(|spec| allowed.allows(&spec.name))
+        .map(|spec| (score(spec, &wanted), *spec))
+        .filter(|(score, _)| *score > 0)
+        .collect();
+    found.sort_by(|(left, one), (right, other)| right.cmp(left).then(one.name.cmp(&other.name)));
+    if found.is_empty() {
+        return Ok("No tool of yours fits; try other words.".to_owned());
+    }
+    let mut text = String::new();
+    for (_, spec) in found.iter().take(MOST_FOUND) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "- {}: {}", spec.name, first_line(&spec.description));
+    }
+    Ok(text)
+}
+
+/// A tool, whole.
+pub(crate) fn describe(spec: &ToolSpec) -> String {
+    format!("{}\n{}\n\nInput:\n{}\n", spec.name, spec.description, spec.input)
+}
+
+/// How well a tool fits: its name counts for more than what is said of it.
+fn score(spec: &ToolSpec, wanted: &BTreeSet<String>) -> usize {
+    let others = ALIASES.iter().filter(|alias| alias.of == spec.name).map(|alias| alias.name);
+    let names: BTreeSet<String> = others.chain([spec.name.as_str()]).flat_map(words).collect();
+    let said = words(&spec.description);
+    wanted
+        .iter()
+        .map(|word| match () {
+            () if names.contains(word) => 4,
+            () if names.iter().any(|name| is_like(name, word)) => 3,
+            () if said.contains(word) => 2,
+            () if said.iter().any(|said| is_like(said, word)) => 1,
+            () => 0,
+        })
+        .sum()
+}
+
+/// Whether two words have a stem in common: one begins as the other.
+fn is_like(one: &str, other: &str) -> bool {
+    let short = one.len().min(other.len());
+    short >= 4 && (one.starts_with(other) || other.starts_with(one))
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(|letter: char| !letter.is_alphanumeric())
+        .map(str::to_lowercase)
+        .filter(|word| word.chars().count() > 1 || !word.is_ascii())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        Call, Registry,
+        mesh::tests::{said, tell, world},
+    };
+
+    fn names(specs: &[ToolSpec]) -> Vec<&str> {
+        specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_not_shown_is_found_described_and_called() {
+        let (call, _, tools) = world();
+        let tools = tools.disclosing(["message"]);
+
+        let offered = tools.offered(&Allowed::all());
+        let found = tools.call(call.clone(), SEARCH, r#"{"query":"list agents"}"#).await;
+        let shown = tools.call(call.clone(), DESCRIBE, r#"{"name":"agents_list"}"#).await;
+        let called = tools.call(call, "agents_list", "{}").await;
+
+        assert_eq!(names(&offered), ["message", DESCRIBE, SEARCH]);
+        let found = said(found);
+        assert!(found.starts_with("- agents_list: List the agents"), "{found}");
+        assert!(said(shown).contains(r#""additionalProperties":false"#));
+        assert!(said(called).starts_with("- coach"));
+    }
+
+    #[tokio::test]
+    async fn what_may_not_be_used_is_neither_found_nor_described_nor_called() {
+        let (call, _, tools) = world();
+        let tools = tools.disclosing(["message"]);
+        let allowed = Allowed::only(["message", "sessions_list"]);
+        let call = Call { allowed: allowed.clone(), ..call };
+
+        let ask = |name, input| tools.call(call.clone(), name, input);
+
+        let found = said(ask(SEARCH, r#"{"query":"list agents sessions"}"#).await);
+        assert!(found.contains("sessions_list") && !found.contains("agents_list"), "{found}");
+        let told = tell(ask(DESCRIBE, r#"{"name":"agents_list"}"#).await);
+        assert!(told.starts_with("there is no tool `agents_list`"), "{told}");
+        assert!(tell(ask("agents_list", "{}").await).contains("not one of yours"));
+        assert_eq!(names(&tools.offered(&allowed)), ["message", DESCRIBE, SEARCH]);
+        // Nothing is left to be found: the two would only cost.
+        assert_eq!(names(&tools.offered(&Allowed::only(["message"]))), ["message"]);
+    }
+
+    #[tokio::test]
+    async fn a_tool_is_found_by_its_other_names_and_by_a_stem() {
+        let (call, _, tools) = world();
+        let tools = tools.disclosing([]);
+        let ask = |query: &str| {
+            let input = format!(r#"{{"query":"{query}"}}"#);
+            let (tools, call) = (&tools, call.clone());
+            async move { said(tools.call(call, SEARCH, &input).await) }
+        };
+
+        assert!(ask("send").await.starts_with("- message"));
+        assert!(ask("session").await.contains("sessions_history"));
+        assert_eq!(ask("quantum").await, "No tool of yours fits; try other words.");
+        let told = tell(tools.call(call.clone(), SEARCH, r#"{"query":"?"}"#).await);
+        assert!(told.starts_with("`query` is empty"));
+    }
+
+    #[test]
+    fn without_a_choice_every_tool_is_offered_and_the_two_are_not() {
+        let (_, _, tools) = world();
+
+        assert_eq!(tools.offered(&Allowed::all()), tools.specs());
+        assert!(!names(&tools.specs()).contains(&SEARCH));
+        assert_eq!(Registry::default().disclosing([]).offered(&Allowed::all()), []);
+    }
+}

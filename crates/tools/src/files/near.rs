@@ -1,0 +1,78 @@
+//! Where a text nearly is: so that a model sees at once what it misread.
+
+use std::fmt::Write as _;
+
+/// How many places are shown.
+const MOST_PLACES: usize = 3;
+
+/// How much of a line is shown, and compared, in characters.
+const MOST_LINE: usize = 160;
+
+/// The most lines that are looked at: a guess is not worth more.
+const MOST_LOOKED_AT: usize = 20_000;
+
+/// How alike lines are that may be meant for each other, from 0 to 1.
+const LIKE: f64 = 0.6;
+
+/// The lines that a text may begin at, said for the model; empty if there are none.
+pub(super) fn misses(content: &str, wanted: &str) -> String {
+    let Some(first) = wanted.lines().map(str::trim).find(|line| !line.is_empty()) else {
+        return String::new();
+    };
+    let first: String = first.chars().take(MOST_LINE).collect();
+    let mut places: Vec<(f64, usize, &str)> = content
+        .lines()
+        .enumerate()
+        .take(MOST_LOOKED_AT)
+        .filter(|(_, line)| !line.trim().is_empty())
+        .map(|(at, line)| (alike(line, &first), at + 1, line))
+        .filter(|(alike, _, _)| *alike >= LIKE)
+        .collect();
+    places.sort_by(|(one, first, _), (other, second, _)| {
+        other.total_cmp(one).then(first.cmp(second))
+    });
+    let mut text = String::new();
+    for (_, number, line) in places.iter().take(MOST_PLACES) {
+        let line: String = line.chars().take(MOST_LINE).collect();
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "\nline {number} is: `{line}`");
+    }
+    text
+}
+
+/// Whether two texts are the same but for their spaces.
+pub(super) fn differ_in_spaces(content: &str, wanted: &str) -> bool {
+    let packed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let wanted = packed(wanted);
+    !wanted.is_empty() && packed(content).contains(&wanted)
+}
+
+fn alike(line: &str, wanted: &str) -> f64 {
+    let line: String = line.trim().chars().take(MOST_LINE).collect();
+    // Lines of very different lengths are not worth the table of a comparison.
+    let (short, long) = (line.len().min(wanted.len()), line.len().max(wanted.len()));
+    if short * 2 < long { 0.0 } else { strsim::normalized_levenshtein(&line, wanted) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_likest_lines_come_first() {
+        let content = "fn main() {\n    let total = 1;\n    let totals = 2;\n    other();\n}\n";
+
+        assert_eq!(
+            misses(content, "\n  let totals = 3;\n"),
+            "\nline 3 is: `    let totals = 2;`\nline 2 is: `    let total = 1;`"
+        );
+        assert_eq!(misses(content, "something else entirely"), "");
+        assert_eq!(misses(content, " \n"), "");
+    }
+
+    #[test]
+    fn spaces_are_told_apart_from_words() {
+        assert!(differ_in_spaces("a {\n\tb\n}", "a {\n    b\n}"));
+        assert!(!differ_in_spaces("a {\n\tb\n}", "a {\n    c\n}"));
+    }
+}

@@ -1,0 +1,187 @@
+//! The `apply_patch` tool: change many places, in many files, all or none.
+
+mod apply;
+mod envelope;
+mod unified;
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{FileEdit, Files, FilesError, commit, file_path, made_before, text};
+use crate::{Call, Output, Tool, ToolError};
+
+/// Change files by a patch: all that it says, or nothing.
+///
+/// Write a unified diff, or `*** Begin Patch` … `*** End Patch` with `*** Add File:`,
+/// `*** Update File:` and `*** Delete File:`. Lines of context must be as they are in the file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ApplyPatchInput {
+    /// The patch.
+    patch: String,
+}
+
+/// Applies a patch.
+#[derive(Debug)]
+pub struct ApplyPatch<F>(pub Arc<F>);
+
+/// What a patch says of one file.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct FilePatch {
+    /// Where it was; `None` if it is new.
+    from: Option<String>,
+    /// Where it is then; `None` if it is no more.
+    to: Option<String>,
+    hunks: Vec<Hunk>,
+}
+
+/// A place, and what becomes of it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hunk {
+    /// In which line it begins, if that was said; the first is 1.
+    at: Option<usize>,
+    /// Lines to pass on the way to it, in their order.
+    anchors: Vec<String>,
+    lines: Vec<Line>,
+    /// Whether it is the end of the file.
+    is_end: bool,
+    /// Whether the last line had no line end, and whether it has none then.
+    bare: (bool, bool),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Line {
+    Keep(String),
+    Drop(String),
+    Add(String),
+}
+
+/// A file, while a patch is applied.
+struct Work {
+    base: Option<String>,
+    was: Option<String>,
+    is: Option<String>,
+}
+
+impl<F: Files> Tool<Output> for ApplyPatch<F> {
+    const NAME: &'static str = "apply_patch";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = ApplyPatchInput;
+
+    async fn call(&self, call: Call, input: ApplyPatchInput) -> Result<Output, ToolError> {
+        let files = &*self.0;
+        if let Some(made) = made_before(files, &call).await? {
+            return Ok(made);
+        }
+        let patches = parse(&input.patch).map_err(ToolError::Tell)?;
+        let mut works = BTreeMap::new();
+        for patch in &patches {
+            apply_one(files, &call, &mut works, patch).await?;
+        }
+        let edits: Vec<FileEdit> = works
+            .into_iter()
+            .filter(|(_, work): &(String, Work)| work.was != work.is)
+            .map(|(path, Work { base, is, .. })| FileEdit {
+                path,
+                base,
+                content: is.map(String::into_bytes),
+            })
+            .collect();
+        if edits.is_empty() {
+            return Err(ToolError::Tell("the patch changes nothing".to_owned()));
+        }
+        commit(files, &call, edits, "patch").await
+    }
+}
+
+/// Reads a patch in either form.
+fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
+    let patch = unfenced(patch);
+    let patches = if patch.trim_start().starts_with(envelope::BEGIN) {
+        envelope::parse(patch)?
+    } else {
+        unified::parse(patch)?
+    };
+    let is_void = |patch: &FilePatch| {
+        patch.hunks.is_empty()
+            && patch.from.is_some()
+            && patch.to.is_some()
+            && patch.from == patch.to
+    };
+    match patches.iter().find(|patch| is_void(patch)) {
+        Some(FilePatch { from: Some(path), .. }) => {
+            Err(format!("the patch has no hunk for `{path}`: say what changes"))
+        }
+        _ if patches.is_empty() => Err("the patch has no hunk: write a unified diff with `---`, \
+             `+++` and `@@` lines, or `*** Begin Patch`"
+            .to_owned()),
+        _ => Ok(patches),
+    }
+}
+
+/// A patch without the fence that models put around code.
+fn unfenced(patch: &str) -> &str {
+    let inner = patch.trim_start().strip_prefix("```").and_then(|rest| rest.split_once('\n'));
+    match inner {
+        Some((_, rest)) => {
+            let rest = rest.trim_end();
+            rest.strip_suffix("```").unwrap_or(rest)
+        }
+        None => patch,
+    }
+}
+
+async fn apply_one<F: Files>(
+    files: &F,
+    call: &Call,
+    works: &mut BTreeMap<String, Work>,
+    patch: &FilePatch,
+) -> Result<(), ToolError> {
+    let from = patch.from.as_deref().map(file_path).transpose()?;
+    let to = patch.to.as_deref().map(file_path).transpose()?;
+    for path in [&from, &to].into_iter().flatten() {
+        if !works.contains_key(path) {
+            let work = match files.read(call, path).await? {
+                None => Work { base: None, was: None, is: None },
+                Some(file) => {
+                    let text = text(path, file)?;
+                    let (was, is) = (Some(text.content.clone()), Some(text.content));
+                    Work { base: Some(text.hash), was, is }
+                }
+            };
+            works.insert(path.clone(), work);
+        }
+    }
+    let old = match &from {
+        None => String::new(),
+        Some(path) => works
+            .get_mut(path)
+            .and_then(|work| work.is.take())
+            .ok_or_else(|| FilesError::NotFound(path.clone()))?,
+    };
+    let name = to.as_deref().or(from.as_deref()).unwrap_or_default();
+    let new = apply::hunks(name, &old, &patch.hunks).map_err(ToolError::Tell)?;
+    let Some(to) = to else {
+        return match new.as_str() {
+            "" => Ok(()),
+            _ if patch.hunks.is_empty() => Ok(()),
+            _ => Err(ToolError::Tell(format!("the patch deletes `{name}`, and not all its lines"))),
+        };
+    };
+    match works.get_mut(&to) {
+        Some(Work { is: Some(_), .. }) => {
+            Err(ToolError::Tell(format!("there is a file `{to}` already: the patch makes it anew")))
+        }
+        Some(work) => {
+            work.is = Some(new);
+            Ok(())
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,141 @@
+//! Patches as `diff -u` and `git diff` write them.
+//!
+//! Models count lines badly, so the numbers in a `@@` line are a hint: where a
+//! hunk stands is found by its lines. What is not understood within a file's
+//! part is refused, since a line that lost its first character would else end
+//! its hunk early and change something that nobody meant.
+
+use super::{FilePatch, Hunk, Line};
+
+pub(super) fn parse(patch: &str) -> Result<Vec<FilePatch>, String> {
+    let lines: Vec<&str> = patch.lines().collect();
+    let mut patches: Vec<FilePatch> = Vec::new();
+    let mut at = 0;
+    while let Some(&line) = lines.get(at) {
+        if is_file_header(&lines, at) {
+            patches.push(file(line, lines[at + 1]));
+            at += 2;
+        } else if line.starts_with("@@") {
+            let Some(patch) = patches.last_mut() else {
+                return Err(format!(
+                    "line {} of the patch begins a hunk before any `---` and `+++` said of which file",
+                    at + 1
+                ));
+            };
+            let (hunk, next) = hunk(&lines, at)?;
+            patch.hunks.push(hunk);
+            at = next;
+        } else if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") {
+            return Err("the patch changes a file that is not text".to_owned());
+        } else if patches.is_empty() || is_between(line) {
+            at += 1;
+        } else {
+            let line: String = line.chars().take(80).collect();
+            return Err(format!(
+                "line {} of the patch, `{line}`, belongs to no hunk: in a hunk each line begins \
+                 with a space, `+` or `-`",
+                at + 1
+            ));
+        }
+    }
+    Ok(patches)
+}
+
+/// Whether two lines say of which file the next hunks are.
+fn is_file_header(lines: &[&str], at: usize) -> bool {
+    let begins = |at: usize, with: &str| lines.get(at).is_some_and(|line| line.starts_with(with));
+    begins(at, "--- ") && begins(at + 1, "+++ ")
+}
+
+/// Whether a line may stand between files.
+fn is_between(line: &str) -> bool {
+    const KNOWN: &[&str] = &[
+        "diff ",
+        "index ",
+        "Index: ",
+        "====",
+        "old mode ",
+        "new mode ",
+        "new file mode ",
+        "deleted file mode ",
+        "similarity index ",
+        "dissimilarity index ",
+        "rename from ",
+        "rename to ",
+        "-- ",
+        "```",
+    ];
+    line.trim().is_empty() || KNOWN.iter().any(|known| line.starts_with(known))
+}
+
+fn file(old: &str, new: &str) -> FilePatch {
+    let name = |line: &str| line[4..].split('\t').next().unwrap_or_default().trim().to_owned();
+    let (old, new) = (name(old), name(new));
+    let is_null = |name: &str| name == "/dev/null";
+    // `a/` and `b/` are git's, if both are there, or the one that there is.
+    let is_git =
+        (old.starts_with("a/") || is_null(&old)) && (new.starts_with("b/") || is_null(&new));
+    let path = |name: String, prefix: &str| match name.strip_prefix(prefix) {
+        _ if is_null(&name) => None,
+        Some(rest) if is_git => Some(rest.to_owned()),
+        _ => Some(name),
+    };
+    FilePatch { from: path(old, "a/"), to: path(new, "b/"), hunks: Vec::new() }
+}
+
+/// The hunk that begins at a line, and the line after it.
+fn hunk(lines: &[&str], begin: usize) -> Result<(Hunk, usize), String> {
+    let numbers = numbers(lines[begin]);
+    let mut hunk = Hunk { at: numbers.map(|(at, _)| at), ..Hunk::default() };
+    let mut at = begin + 1;
+    // Empty lines, which may be context that lost its space, or what follows the hunk.
+    let mut loose = 0;
+    while let Some(&line) = lines.get(at) {
+        if is_file_header(lines, at) && lines.get(at + 2).is_some_and(|next| next.starts_with("@@"))
+        {
+            break;
+        }
+        if !add(&mut hunk, line) {
+            break;
+        }
+        loose = if line.is_empty() { loose + 1 } else { 0 };
+        at += 1;
+    }
+    let olds = |hunk: &Hunk| hunk.lines.iter().filter(|line| !matches!(line, Line::Add(_))).count();
+    while loose > 0 && numbers.is_none_or(|(_, count)| olds(&hunk) > count) {
+        hunk.lines.pop();
+        loose -= 1;
+    }
+    if hunk.lines.is_empty() {
+        return Err(format!("the hunk in line {} of the patch is empty", begin + 1));
+    }
+    Ok((hunk, at))
+}
+
+/// Adds a line to a hunk, unless it is none of it.
+pub(super) fn add(hunk: &mut Hunk, line: &str) -> bool {
+    let rest = || line[1..].to_owned();
+    match line.as_bytes().first() {
+        None => hunk.lines.push(Line::Keep(String::new())),
+        Some(b' ') => hunk.lines.push(Line::Keep(rest())),
+        Some(b'-') => hunk.lines.push(Line::Drop(rest())),
+        Some(b'+') => hunk.lines.push(Line::Add(rest())),
+        Some(b'\\') => match hunk.lines.last() {
+            Some(Line::Keep(_)) => hunk.bare = (true, true),
+            Some(Line::Drop(_)) => hunk.bare.0 = true,
+            Some(Line::Add(_)) => hunk.bare.1 = true,
+            None => return false,
+        },
+        Some(_) => return false,
+    }
+    true
+}
+
+/// Where a hunk begins in the old file, and how many of its lines it has: `@@ -3,7 +3,8 @@`.
+fn numbers(line: &str) -> Option<(usize, usize)> {
+    let old = line.strip_prefix("@@ -")?.split_whitespace().next()?;
+    match old.split_once(',') {
+        Some((at, count)) => Some((at.parse().ok()?, count.parse().ok()?)),
+        None => Some((old.parse().ok()?, 1)),
+    }
+}

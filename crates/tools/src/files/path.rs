@@ -1,0 +1,117 @@
+//! Which paths a model may name.
+
+use crate::ToolError;
+
+/// The longest path, in bytes.
+pub const MOST_PATH: usize = 512;
+
+/// Where the files seem to be, for commands; a model may say it, or not.
+const ROOT: &str = "/workspace/";
+
+/// The path that a model means: relative, and inside the agent's files whatever it says.
+///
+/// # Errors
+///
+/// `Tell`, with what a path must be.
+pub fn file_path(said: &str) -> Result<String, ToolError> {
+    match directory_path(said)?.as_str() {
+        "" => Err(ToolError::Tell("`path` is empty: name a file".to_owned())),
+        path => Ok(path.to_owned()),
+    }
+}
+
+/// The same for a directory, where the empty path is that of all files.
+pub(crate) fn directory_path(said: &str) -> Result<String, ToolError> {
+    let refuse = |why: &str| {
+        let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();
+        Err(ToolError::Tell(format!("`{shown}` is no path here: {why}")))
+    };
+    if said.len() > MOST_PATH {
+        let got = said.len();
+        return Err(ToolError::Tell(format!("a path of {got} bytes: {MOST_PATH} are the most")));
+    }
+    if said.chars().any(|letter| letter.is_control() || letter == '\\') {
+        return refuse("it may hold no control character and no backslash");
+    }
+    let inside = match said.strip_prefix(ROOT) {
+        Some(inside) => inside,
+        None if said == ROOT.trim_end_matches('/') => "",
+        None => said,
+    };
+    if inside.starts_with('/') {
+        return refuse("it must be relative, as in `notes/today.md`");
+    }
+    let mut parts = Vec::new();
+    for part in inside.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => return refuse("it may not go up with `..`"),
+            part if part.trim() != part => {
+                return refuse("no part of it may begin or end with a space");
+            }
+            part => parts.push(part),
+        }
+    }
+    Ok(parts.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_path_is_told_in_one_form() {
+        for (said, meant) in [
+            ("a.md", "a.md"),
+            ("./a.md", "a.md"),
+            ("/workspace/notes/a.md", "notes/a.md"),
+            ("notes//a.md", "notes/a.md"),
+            ("notes/./a.md", "notes/a.md"),
+            ("..a/b..", "..a/b.."),
+            ("語/é", "語/é"),
+        ] {
+            assert_eq!(file_path(said).unwrap(), meant, "{said}");
+        }
+        for all in ["", ".", "./", "/workspace", "/workspace/"] {
+            assert_eq!(directory_path(all).unwrap(), "", "{all}");
+            assert!(file_path(all).is_err(), "{all}");
+        }
+    }
+
+    #[test]
+    fn what_leads_out_or_deceives_is_refused() {
+        let long = "a".repeat(513);
+        for said in [
+            "/etc/passwd",
+            "..",
+            "../x",
+            "a/../../x",
+            "/workspace/../etc/passwd",
+            "/workspace//../x",
+            "/workspacex/a",
+            "a\0b",
+            "a\nb",
+            "a\\b",
+            "..\\x",
+            "C:\\x",
+            " a",
+            "a /b",
+            &long,
+        ] {
+            assert!(matches!(directory_path(said), Err(ToolError::Tell(_))), "{said}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_accepted_stays_inside_and_is_its_own_form(said in "[./a\\\\w \u{0}-\u{2f}]{0,24}") {
+            if let Ok(path) = file_path(&said) {
+                prop_assert!(!path.starts_with('/'));
+                prop_assert!(path.split('/').all(|part| !matches!(part, "" | "." | "..")));
+                prop_assert_eq!(file_path(&path).unwrap(), path);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What a registry promises.
+
+use proptest::{prelude::*, sample::select};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+use crate::mesh::tests::{call, said, tell, world};
+
+/// Say something again and again.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct RepeatInput {
+    /// What to say.
+    text: String,
+    /// How often.
+    #[serde(default)]
+    times: usize,
+}
+
+struct Repeat;
+
+impl Tool for Repeat {
+    const NAME: &'static str = "repeat";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = RepeatInput;
+
+    async fn call(&self, _: Call, input: RepeatInput) -> Result<String, ToolError> {
+        match input.times {
+            0 => Err(anyhow::anyhow!("the parrot is ill").into()),
+            times => Ok(input.text.repeat(times)),
+        }
+    }
+}
+
+/// Run a command.
+#[derive(Debug, Deserialize, JsonSchema)]
+struct ExecInput {
+    /// What to run.
+    command: String,
+}
+
+struct Exec;
+
+impl Tool<Output> for Exec {
+    const NAME: &'static str = "exec";
+    const EFFECT: Effect = Effect::Acts;
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
+    type Input = ExecInput;
+
+    async fn call(&self, _: Call, input: ExecInput) -> Result<Output, ToolError> {
+        match input.command.as_str() {
+            "panic" => panic!("a secret in a panic"),
+            command => Ok(Output::from(command.to_owned()).record(json!({ "exit": 0 }))),
+        }
+    }
+}
+
+fn tools() -> Registry {
+    Registry::default().with(Repeat).with(Exec)
+}
+
+async fn told(name: &str, input: &str) -> String {
+    tell(tools().call(call(), name, input).await)
+}
+
+#[tokio::test]
+async fn a_model_that_errs_is_told_how() {
+    assert_eq!(told("repet", "{}").await, "there is no tool `repet`; did you mean: repeat?");
+    assert_eq!(told("bush", "{}").await, "there is no tool `bush`; did you mean: exec?");
+    assert_eq!(told("zzz", "{}").await, "there is no tool `zzz`; there are: exec, repeat");
+    assert_eq!(told("repeat", "").await, "the input is not right: missing field `text`");
+    assert_eq!(
+        told("repeat", r#"{"text":"a","loud":true}"#).await,
+        "the input is not right: unknown field `loud`, expected `text` or `times`"
+    );
+    let text = told("repeat", r#"{"text":"a"#).await;
+    assert!(text.starts_with("the input is not JSON: EOF while parsing"), "{text}");
+}
+
+#[tokio::test]
+async fn a_tool_that_is_broken_is_not_the_models_fault() {
+    let answer = tools().call(call(), "repeat", r#"{"text":"a"}"#).await;
+
+    assert!(matches!(answer, Err(ToolError::Broken(_))));
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_is_told_of_and_ends_nothing() {
+    let told = told("exec", r#"{"command":"panic"}"#).await;
+
+    assert!(told.starts_with("`exec` broke down"), "{told}");
+    assert!(told.contains("not known") && !told.contains("secret"), "{told}");
+}
+
+#[tokio::test]
+async fn a_long_answer_is_cut_between_characters_and_says_so() {
+    let answer = said(tools().call(call(), "repeat", r#"{"text":"語","times":30000}"#).await);
+
+    assert!(answer.ends_with("語\n[cut off: 90000 bytes, and 65536 are the most]"));
+    assert!(answer.len() < MOST_OUTPUT + 100);
+}
+
+#[tokio::test]
+async fn a_tool_is_called_by_another_name_with_that_names_arguments() {
+    let output = tools().call(call(), "run_command", r#"{"cmd":"ls"}"#).await.unwrap();
+
+    assert_eq!(output, Output::from("ls").record(json!({ "exit": 0 })));
+}
+
+#[tokio::test]
+async fn what_a_call_may_not_use_is_refused_by_every_name() {
+    let call = Call { allowed: Allowed::only(["repeat"]), ..call() };
+    let tools = tools();
+
+    for name in ["exec", "bash", "run_command"] {
+        let told = tell(tools.call(call.clone(), name, r#"{"command":"ls"}"#).await);
+        assert_eq!(told, "this tool is not one of yours; use those that you were given");
+    }
+    // Nor does a near miss give away what else there is.
+    assert!(!tell(tools.call(call, "zzz", "{}").await).contains("exec"));
+}
+
+#[test]
+fn what_is_not_here_acts() {
+    assert_eq!(tools().effect("repeat"), Effect::Reads);
+    assert_eq!(tools().effect("other"), Effect::Acts);
+    assert_eq!(tools().effect("read_file"), Effect::Acts);
+    assert_eq!(tools().canonical("read_file"), None);
+}
+
+#[test]
+fn a_tool_may_take_its_own_time() {
+    assert_eq!(tools().timeout("bash"), Some(Duration::from_secs(120)));
+    assert_eq!(tools().timeout("repeat"), None);
+}
+
+#[test]
+fn the_model_reads_the_doc_comments() {
+    let [_, spec] = tools().specs().try_into().unwrap();
+
+    assert_eq!(spec.description, "Say something again and again.");
+    assert_eq!(spec.input["properties"]["times"]["description"], "How often.");
+    assert_eq!(spec.input["additionalProperties"], false);
+    assert_eq!(spec.input.get("title"), None);
+}
+
+proptest! {
+    #[test]
+    fn an_alias_has_the_effect_and_the_visibility_of_its_tool(
+        alias in select(ALIASES),
+        allowed in proptest::collection::vec(select(ALIASES), 0..6),
+    ) {
+        let (_, _, tools) = world();
+        let tools = tools.with(Exec);
+        let allowed = Allowed::only(allowed.into_iter().map(|alias| alias.of));
+        let call = Call { allowed, ..call() };
+        let ask = |name: &str| {
+            let answer = futures::executor::block_on(tools.call(call.clone(), name, "{}"));
+            match answer {
+                Err(ToolError::Tell(text)) if text.contains("not one of yours") => "refused",
+                Err(ToolError::Tell(text)) if text.starts_with("there is no tool") => "unknown",
+                _ => "called",
+            }
+        };
+
+        prop_assert_eq!(tools.effect(alias.name), tools.effect(alias.of));
+        prop_assert_eq!(tools.timeout(alias.name), tools.timeout(alias.of));
+        prop_assert_eq!(tools.canonical(alias.name), tools.canonical(alias.of));
+        prop_assert_eq!(ask(alias.name), ask(alias.of));
+    }
+}

@@ -1,0 +1,167 @@
+//! What a server sent, as text.
+
+use reqwest::{
+    Response, Url,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+
+use super::html;
+
+/// How much is read, in bytes.
+pub(super) const MOST_READ: usize = 2 * 1024 * 1024;
+
+/// How far into a page its own word on its encoding is looked for, in bytes.
+const HEAD: usize = 1024;
+
+/// What a server sent.
+#[derive(Debug)]
+pub(super) struct Body {
+    /// The media type, without parameters; may be empty.
+    pub(super) media_type: String,
+    charset: Option<String>,
+    bytes: Vec<u8>,
+    /// Whether there was more than is read.
+    pub(super) is_cut: bool,
+}
+
+/// What it says, for the model.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) title: String,
+    pub(super) text: String,
+}
+
+impl Body {
+    /// Reads it, as far as that goes.
+    pub(super) async fn read(mut response: Response) -> Result<Self, String> {
+        let header = |name| response.headers().get(name).and_then(|value| value.to_str().ok());
+        if let Some(encoding) = header(CONTENT_ENCODING).filter(|is| *is != "identity") {
+            let encoding: String = encoding.chars().take(40).collect();
+            return Err(format!("it is packed as `{encoding}`, which was not asked for"));
+        }
+        let (media_type, charset) = parts(header(CONTENT_TYPE).unwrap_or_default());
+        if !is_text(&media_type) {
+            return Err(format!(
+                "it is `{media_type}`, and only text, HTML, JSON and XML can be read"
+            ));
+        }
+        let mut bytes = Vec::new();
+        let mut is_cut = false;
+        while let Some(chunk) =
+            response.chunk().await.map_err(|error| super::why(&error).to_owned())?
+        {
+            let left = MOST_READ - bytes.len();
+            bytes.extend_from_slice(&chunk[..chunk.len().min(left)]);
+            if chunk.len() > left {
+                is_cut = true;
+                break;
+            }
+        }
+        Ok(Self { media_type, charset, bytes, is_cut })
+    }
+
+    /// How much was read, in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What it says; `url` is where it was found.
+    pub(super) fn told(&self, url: &Url) -> Result<Told, String> {
+        let is_html = match self.media_type.as_str() {
+            "" => looks_like_html(&self.bytes),
+            named => matches!(named, "text/html" | "application/xhtml+xml"),
+        };
+        if self.media_type.is_empty() && self.bytes.contains(&0) {
+            return Err("it does not say what it is, and is not text".to_owned());
+        }
+        let said = self.charset.clone().or_else(|| is_html.then(|| declared(&self.bytes))?);
+        let encoding = said
+            .and_then(|label| encoding_rs::Encoding::for_label(label.as_bytes()))
+            .unwrap_or(encoding_rs::UTF_8);
+        // A mark at the beginning says more than any header.
+        let (text, _, _) = encoding.decode(&self.bytes);
+        if is_html {
+            let html::Page { title, text } = html::page(&text, url);
+            return Ok(Told { title, text });
+        }
+        Ok(Told { title: String::new(), text: text.into_owned() })
+    }
+}
+
+/// A content type's media type and charset.
+fn parts(content_type: &str) -> (String, Option<String>) {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media_type: String =
+        parts.next().unwrap_or_default().to_lowercase().chars().take(80).collect();
+    let charset = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches('"').to_owned())
+    });
+    (media_type, charset)
+}
+
+fn is_text(media_type: &str) -> bool {
+    media_type.is_empty()
+        || media_type.starts_with("text/")
+        || media_type.ends_with("+json")
+        || media_type.ends_with("+xml")
+        || matches!(
+            media_type,
+            "application/json" | "application/xml" | "application/x-ndjson" | "application/yaml"
+        )
+}
+
+fn looks_like_html(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_lowercase();
+    head.contains("<html") || head.contains("<!doctype html")
+}
+
+/// The encoding that a page says it has: `<meta charset="…">`, in either of its forms.
+fn declared(bytes: &[u8]) -> Option<String> {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(HEAD)]).to_lowercase();
+    let (_, rest) = head.split_once("<meta").and_then(|(_, rest)| rest.split_once("charset="))?;
+    let rest = rest.trim_start_matches(['"', '\'', ' ']);
+    let end = rest.find(['"', '\'', ' ', '>', '/', ';']).unwrap_or(rest.len());
+    Some(rest[..end].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(content_type: &str, bytes: &[u8]) -> Result<Told, String> {
+        let (media_type, charset) = parts(content_type);
+        let body = Body { media_type, charset, bytes: bytes.to_vec(), is_cut: false };
+        body.told(&Url::parse("https://x.example/").unwrap())
+    }
+
+    #[test]
+    fn text_is_read_in_the_encoding_that_it_has() {
+        for (content_type, bytes, text) in [
+            ("text/plain; charset=ISO-8859-1", &b"caf\xe9"[..], "café"),
+            ("text/plain", "café".as_bytes(), "café"),
+            ("text/html", b"<meta charset='windows-1252'>caf\xe9", "café\n"),
+            (
+                "text/html",
+                b"<meta http-equiv=x content=\"text/html; charset=shift_jis\">\x8c\xea",
+                "語\n",
+            ),
+            ("", b"<!DOCTYPE html><p>x</p>", "x\n"),
+            ("application/ld+json", b"{\"a\":1}", "{\"a\":1}"),
+            ("text/plain", b"\xff\xfeh\0i\0", "hi"),
+        ] {
+            assert_eq!(told(content_type, bytes).unwrap().text, text, "{content_type}");
+        }
+        assert!(told("", b"\x89PNG\0").is_err());
+    }
+
+    #[test]
+    fn only_text_is_text() {
+        for media_type in ["application/pdf", "image/png", "application/octet-stream", "video/mp4"]
+        {
+            assert!(!is_text(media_type), "{media_type}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! A web for tests: names that resolve as they are told, and a server that counts.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::Router;
+
+use super::guard::{Found, Lookup};
+
+/// An address of the public Internet, to which nothing is ever sent.
+pub(crate) const PUBLIC: IpAddr = IpAddr::V4(Ipv4Addr::new(93, 184, 215, 14));
+
+/// Names and what they resolve to: one answer after the other, the last for ever.
+#[derive(Debug, Default)]
+pub(crate) struct Answers(Mutex<BTreeMap<String, Vec<Vec<IpAddr>>>>);
+
+impl Answers {
+    /// A name, and what it resolves to, one after the other.
+    pub(crate) fn of<const N: usize>(name: &str, answers: [Vec<IpAddr>; N]) -> Self {
+        Self::default().and(name, answers)
+    }
+
+    /// The same, with one more name.
+    pub(crate) fn and<const N: usize>(self, name: &str, answers: [Vec<IpAddr>; N]) -> Self {
+        let reversed = answers.into_iter().rev().collect();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), reversed);
+        self
+    }
+}
+
+impl Lookup for Answers {
+    fn lookup(&self, name: String) -> Found {
+        let mut answers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = match answers.get_mut(&name) {
+            Some(answers) if answers.len() > 1 => Ok(answers.pop().unwrap_or_default()),
+            Some(answers) => Ok(answers.last().cloned().unwrap_or_default()),
+            None => Err(io::Error::other("no such name")),
+        };
+        Box::pin(async { found })
+    }
+}
+
+/// A server on this machine.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    hits: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Serves these routes, and counts the requests for any.
+    pub(crate) async fn start(routes: Router) -> anyhow::Result<Self> {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let hits = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&hits);
+        let routes =
+            routes.layer(axum::middleware::map_request(move |request: axum::extract::Request| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                async move { request }
+            }));
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Ok(Self { address, hits })
+    }
+
+    /// Where it is, as a base address.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// How many requests it was sent.
+    pub(crate) fn hits(&self) -> usize {
+        self.hits.load(Ordering::SeqCst)
+    }
+}

@@ -1,0 +1,260 @@
+//! Which addresses a model may make us fetch.
+//!
+//! A model fetches what a page, a message or a search result tells it to. Left
+//! alone, that would let any of their authors knock at everything that this
+//! process can reach and they cannot: the database's port, the metadata service
+//! of a cloud. So an address that is private, local or special is refused.
+//!
+//! **What can go wrong.** A name may resolve to one address when it is checked
+//! and to another when it is used: names are resolved once, and the connection
+//! goes to what was checked. An address may be written without a name, in ways
+//! that look like none (`http://2130706433/`): the URL parser knows them all.
+//! A public server may send us on to a private one: redirects are not followed
+//! by the client, but by hand, and each is checked like the first. A proxy would
+//! resolve names where we cannot look: none is used.
+
+use std::{
+    collections::BTreeSet,
+    error::Error as StdError,
+    fmt, io,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::Arc,
+    time::Duration,
+};
+
+use reqwest::{
+    Client, Url,
+    dns::{Addrs, Name, Resolve, Resolving},
+    redirect::Policy,
+};
+
+use super::address::is_public;
+
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// What a name resolves to.
+pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+
+/// Asks for the addresses of a name.
+pub(super) trait Lookup: Send + Sync + 'static {
+    /// Its addresses, in the order in which they are tried.
+    fn lookup(&self, name: String) -> Found;
+}
+
+/// The system's own way to resolve a name.
+pub(super) struct System;
+
+impl Lookup for System {
+    fn lookup(&self, name: String) -> Found {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+}
+
+/// Why an address is not fetched. The texts are for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("`{0}` is no address of the web: write `https://host/path`")]
+    Url(String),
+    #[error("an address with a user name or a password is not fetched: leave them out")]
+    Credentials,
+    #[error("`{0}` is not on the public internet, and is not fetched")]
+    Private(String),
+}
+
+/// The clients, and which of them an address is for.
+#[derive(Clone)]
+pub(super) struct Guard {
+    guarded: Client,
+    /// For the addresses that the operator listed.
+    open: Client,
+    allow: Arc<BTreeSet<String>>,
+}
+
+impl Guard {
+    /// A guard that lets these through wherever they lead: `host:port`, or `host` for any port.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub(super) fn new(
+        allow: impl IntoIterator<Item = String>,
+        lookup: Arc<dyn Lookup>,
+    ) -> reqwest::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let client = |is_guarded| {
+            Client::builder()
+                .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+                .redirect(Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT)
+                .dns_resolver(Arc::new(Resolver { lookup: Arc::clone(&lookup), is_guarded }))
+                .build()
+        };
+        let allow = allow.into_iter().map(|entry| entry.to_lowercase()).collect();
+        Ok(Self { guarded: client(true)?, open: client(false)?, allow: Arc::new(allow) })
+    }
+
+    /// The address that a model means, which may leave out `https://`.
+    pub(super) fn parse(said: &str) -> Result<Url, Refused> {
+        let said = said.trim();
+        let whole = if said.contains("://") { said.to_owned() } else { format!("https://{said}") };
+        Url::parse(&whole).map_err(|_| Refused::Url(shown(said)))
+    }
+
+    /// The client that may fetch an address. For one without a name this is the whole check; a
+    /// name is checked when the client resolves it.
+    pub(super) fn client(&self, url: &Url) -> Result<&Client, Refused> {
+        let is_web = matches!(url.scheme(), "http" | "https");
+        let Some(host) = url.host_str().filter(|host| is_web && !host.is_empty()) else {
+            return Err(Refused::Url(shown(url.as_str())));
+        };
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Refused::Credentials);
+        }
+        let port = url.port_or_known_default().unwrap_or_default();
+        if self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}")) {
+            return Ok(&self.open);
+        }
+        // An address needs no resolving, and so does not meet the resolver.
+        match host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+            Ok(address) if !is_public(address) => Err(Refused::Private(shown(host))),
+            Ok(_) | Err(_) => Ok(&self.guarded),
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard").field("allow", &self.allow).finish_non_exhaustive()
+    }
+}
+
+/// That an error of a client is a refusal, if it is one.
+pub(super) fn refusal(error: &reqwest::Error) -> Option<Refused> {
+    let mut source = error.source();
+    while let Some(error) = source {
+        if let Some(refused) = error.downcast_ref::<Refused>() {
+            return Some(refused.clone());
+        }
+        source = error.source();
+    }
+    None
+}
+
+/// Resolves the names of a client, once for each connection.
+struct Resolver {
+    lookup: Arc<dyn Lookup>,
+    is_guarded: bool,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let name = name.as_str().to_owned();
+        let (found, is_guarded) = (self.lookup.lookup(name.clone()), self.is_guarded);
+        Box::pin(async move {
+            let found = found.await?;
+            // One private address among public ones is an attempt, or a mistake: none is used.
+            if is_guarded && !found.iter().all(|address| is_public(*address)) {
+                return Err(Refused::Private(shown(&name)).into());
+            }
+            let addresses: Addrs =
+                Box::new(found.into_iter().map(|address| SocketAddr::new(address, 0)));
+            Ok(addresses)
+        })
+    }
+}
+
+fn shown(text: &str) -> String {
+    crate::untrusted::one_line(text).chars().take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::web::fake::{Answers, PUBLIC};
+
+    fn guard(allow: &[&str]) -> Guard {
+        Guard::new(allow.iter().map(|&entry| entry.to_owned()), Arc::new(System)).unwrap()
+    }
+
+    fn check(guard: &Guard, url: &str) -> Option<Refused> {
+        Guard::parse(url).and_then(|url| guard.client(&url).map(drop)).err()
+    }
+
+    #[test]
+    fn addresses_that_need_no_resolving_are_checked_however_they_are_written() {
+        let guard = guard(&[]);
+        for url in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0177.0.0.1/",
+            "http://0x7f.1/",
+            "http://127.0.0.1./",
+            "http://①②⑦.⓪.⓪.①/",
+            "http://[::1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://0/",
+            "10.0.0.1:8080/x",
+        ] {
+            assert!(matches!(check(&guard, url), Some(Refused::Private(_))), "{url}");
+        }
+        assert_eq!(check(&guard, "http://1.1.1.1/"), None);
+        assert_eq!(check(&guard, "example.com/x"), None);
+    }
+
+    #[test]
+    fn what_is_not_of_the_web_is_refused() {
+        let guard = guard(&["x"]);
+        for url in
+            ["file:///etc/passwd", "ftp://x/", "gopher://x/", "https://", "", "data:text/html,x"]
+        {
+            assert!(matches!(check(&guard, url), Some(Refused::Url(_))), "{url}");
+        }
+        for url in
+            ["https://u@x/", "https://u:p@x/", "https://:p@x/", "http://x.example@127.0.0.1/"]
+        {
+            assert_eq!(check(&guard, url), Some(Refused::Credentials), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_listed_is_let_through_and_its_neighbours_are_not() {
+        let guard = guard(&["127.0.0.1:8080", "10.1.2.3"]);
+
+        assert_eq!(check(&guard, "http://127.0.0.1:8080/x"), None);
+        assert_eq!(check(&guard, "http://10.1.2.3:99/x"), None);
+        for url in ["http://127.0.0.1:8081/", "https://127.0.0.1/", "http://10.1.2.4/"] {
+            assert!(check(&guard, url).is_some(), "{url}");
+        }
+    }
+
+    async fn resolved(resolver: &Resolver, name: &str) -> Result<Vec<IpAddr>, String> {
+        match resolver.resolve(name.parse().unwrap()).await {
+            Ok(found) => Ok(found.map(|address| address.ip()).collect()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_is_rebound_is_checked_for_each_connection() {
+        let private = "127.0.0.1".parse::<IpAddr>().unwrap();
+        let lookup =
+            Answers::of("rebind.test", [vec![PUBLIC], vec![private], vec![PUBLIC, private]]);
+        let resolver = Resolver { lookup: Arc::new(lookup), is_guarded: true };
+
+        assert_eq!(resolved(&resolver, "rebind.test").await, Ok(vec![PUBLIC]));
+        for _ in 0..2 {
+            let told = resolved(&resolver, "rebind.test").await.unwrap_err();
+            assert_eq!(told, "`rebind.test` is not on the public internet, and is not fetched");
+        }
+    }
+}

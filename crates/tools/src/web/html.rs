@@ -1,0 +1,329 @@
+//! The text of a web page, as Markdown.
+//!
+//! A page is read once, tag by tag, and no tree is made of it. Libraries that
+//! make one were tried and measured: fifty thousand nested `<b>` or `<table>`,
+//! which is a page of 150 kB, overflow the stack and end the *process*, and
+//! five thousand nested `<div>` take seconds. A page is written by whoever
+//! likes to. This takes time and memory in proportion to the page, whatever it
+//! is; what it costs is that a page without `<main>`, `<article>`, `<nav>` and
+//! their like is shown with its menus.
+
+use std::collections::BTreeMap;
+
+use html5gum::{DefaultEmitter, HtmlString, Spanned, Token, Tokenizer};
+use reqwest::Url;
+
+use super::markdown::Markdown;
+
+/// How much text makes a reading of a page a good one, in characters.
+const ENOUGH: usize = 200;
+
+/// How long the address of a link may be to be shown, in bytes.
+const MOST_LINK: usize = 300;
+
+/// A page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Its title; may be empty.
+    pub(super) title: String,
+    /// What it says.
+    pub(super) text: String,
+}
+
+/// What of a page is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// What its author marked as the matter.
+    Matter,
+    /// All but what is marked as something else.
+    Body,
+    /// All.
+    All,
+}
+
+/// Reads a page that was found at an address.
+pub(super) fn page(html: &str, base: &Url) -> Page {
+    let mut best = Page { title: String::new(), text: String::new() };
+    for reading in [Reading::Matter, Reading::Body, Reading::All] {
+        let page = read(html, base, reading);
+        let is_enough =
+            page.text.chars().filter(|letter| !letter.is_whitespace()).count() >= ENOUGH;
+        if is_enough {
+            return page;
+        }
+        if page.text.len() >= best.text.len() {
+            best = page;
+        }
+    }
+    best
+}
+
+/// The tags of a text, in their order; markup within scripts and the like is none.
+pub(super) fn tokens(html: &str) -> impl Iterator<Item = Token> {
+    let mut emitter = DefaultEmitter::default();
+    emitter.naively_switch_states(true);
+    Tokenizer::new_with_emitter(html, emitter).flatten()
+}
+
+/// What a tag says under a name.
+pub(super) fn attribute(
+    attributes: &BTreeMap<HtmlString, Spanned<HtmlString, ()>>,
+    name: &str,
+) -> Option<String> {
+    let value = attributes.get(name.as_bytes())?;
+    Some(String::from_utf8_lossy(value).into_owned())
+}
+
+fn read(html: &str, base: &Url, reading: Reading) -> Page {
+    let mut reader =
+        Reader { base, reading, title: None, skipped: None, matter: 0, out: Markdown::default() };
+    for token in tokens(html) {
+        match token {
+            Token::StartTag(tag) => {
+                let name = String::from_utf8_lossy(&tag.name).into_owned();
+                reader.start(&name, |name| attribute(&tag.attributes, name));
+            }
+            Token::EndTag(tag) => reader.end(&String::from_utf8_lossy(&tag.name)),
+            Token::String(text) => reader.text(&String::from_utf8_lossy(&text)),
+            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
+        }
+    }
+    let title = reader.title.unwrap_or_default();
+    Page {
+        title: title.split_whitespace().collect::<Vec<_>>().join(" "),
+        text: reader.out.finish(),
+    }
+}
+
+struct Reader<'a> {
+    base: &'a Url,
+    reading: Reading,
+    title: Option<String>,
+    /// The element that is left out, and how many of its name are open in it.
+    skipped: Option<(String, usize)>,
+    /// How many elements are open that hold the matter.
+    matter: usize,
+    out: Markdown,
+}
+
+impl Reader<'_> {
+    fn start(&mut self, name: &str, attribute: impl Fn(&str) -> Option<String>) {
+        if let Some((skipped, depth)) = &mut self.skipped {
+            // These end where the next begins, closed or not.
+            if skipped == name && !ends_by_itself(name) {
+                *depth += 1;
+            }
+            return;
+        }
+        let is_hidden = || {
+            let style = attribute("style").unwrap_or_default().replace(' ', "").to_lowercase();
+            attribute("hidden").is_some()
+                || attribute("aria-hidden").is_some_and(|is| is == "true")
+                || style.contains("display:none")
+                || style.contains("visibility:hidden")
+        };
+        if self.is_skipped(name) || (self.reading != Reading::All && !is_void(name) && is_hidden())
+        {
+            self.skipped = Some((name.to_owned(), 1));
+            return;
+        }
+        match name {
+            "title" if self.title.is_none() => self.title = Some(String::new()),
+            "main" | "article" => self.matter += 1,
+            _ => {}
+        }
+        if !self.is_read() {
+            return;
+        }
+        match name {
+            "a" => self.out.link(attribute("href").and_then(|href| self.link(&href))),
+            "img" => {
+                let alt = attribute("alt").unwrap_or_default();
+                if !alt.trim().is_empty() {
+                    self.out.text(&format!("[image: {}]", alt.trim()));
+                }
+            }
+            name => self.out.start(name),
+        }
+    }
+
+    fn end(&mut self, name: &str) {
+        if let Some((skipped, depth)) = &mut self.skipped {
+            if skipped == name {
+                *depth -= 1;
+                if *depth == 0 {
+                    self.skipped = None;
+                }
+            }
+            return;
+        }
+        if self.is_read() {
+            match name {
+                "a" => self.out.link_end(),
+                name => self.out.end(name),
+            }
+        }
+        if matches!(name, "main" | "article") {
+            self.matter = self.matter.saturating_sub(1);
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if let Some((skipped, _)) = &self.skipped {
+            if skipped == "title"
+                && let Some(title) = &mut self.title
+            {
+                title.push_str(text);
+            }
+        } else if self.is_read() {
+            self.out.text(text);
+        }
+    }
+
+    fn is_read(&self) -> bool {
+        self.reading != Reading::Matter || self.matter > 0
+    }
+
+    fn is_skipped(&mut self, name: &str) -> bool {
+        match name {
+            "title" => {
+                self.title.get_or_insert_default();
+                true
+            }
+            "script" | "style" | "noscript" | "template" | "svg" | "iframe" | "object"
+            | "canvas" => true,
+            "nav" | "footer" | "aside" | "form" | "button" | "select" | "dialog" | "menu" => {
+                self.reading != Reading::All
+            }
+            _ => false,
+        }
+    }
+
+    /// The address of a link, whole, if it leads anywhere.
+    fn link(&self, href: &str) -> Option<String> {
+        let href = href.trim();
+        if href.is_empty() || href.starts_with('#') {
+            return None;
+        }
+        let url = self.base.join(href).ok()?;
+        let is_shown = matches!(url.scheme(), "http" | "https") && url.as_str().len() <= MOST_LINK;
+        is_shown.then(|| url.to_string())
+    }
+}
+
+fn ends_by_itself(name: &str) -> bool {
+    matches!(name, "p" | "li" | "dt" | "dd" | "tr" | "td" | "th" | "option")
+}
+
+fn is_void(name: &str) -> bool {
+    matches!(
+        name,
+        "area"
+            | "base"
+            | "br"
+            | "col"
+            | "embed"
+            | "hr"
+            | "img"
+            | "input"
+            | "link"
+            | "meta"
+            | "source"
+            | "track"
+            | "wbr"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn base() -> Url {
+        Url::parse("https://x.example/dir/page").unwrap()
+    }
+
+    fn text(html: &str) -> String {
+        page(html, &base()).text
+    }
+
+    #[test]
+    fn a_page_is_told_as_markdown() {
+        let html = "<!doctype html><html><head><title>A &amp;\n B</title><style>p{}</style></head>
+            <body><h1>Head</h1><p>One <b>two</b>\n   three<br>four</p>
+            <ul><li>a<li>b <a href='../c?x=1&amp;y=2'>link</a></ul>
+            <pre><code>x  = 1\n  y</code></pre><table><tr><th>k<th>v</tr><tr><td>1</td><td>2</td></table>
+            <img src=a.png alt='a cat'><script>alert('<p>no</p>')</script></body></html>";
+
+        let page = page(html, &base());
+
+        assert_eq!(page.title, "A & B");
+        assert_eq!(
+            page.text,
+            "# Head\n\nOne two three\nfour\n\n- a\n- b [link](https://x.example/c?x=1&y=2)\n\n\
+             ```\nx  = 1\n  y\n```\n\nk | v\n1 | 2\n\n[image: a cat]\n"
+        );
+    }
+
+    #[test]
+    fn the_matter_is_told_without_what_is_around_it() {
+        let long = "A sentence of the article. ".repeat(20);
+        let html = format!(
+            "<nav><a href=/>Home</a></nav><header>Site</header><main><h1>T</h1><p>{long}</p>\
+             <aside>Ads</aside></main><footer>Imprint</footer>"
+        );
+
+        let told = text(&html);
+
+        assert!(told.starts_with("# T\n\nA sentence"), "{told}");
+        for around in ["Home", "Site", "Ads", "Imprint"] {
+            assert!(!told.contains(around), "{around}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_never_closes_its_menu_is_read_all_the_same() {
+        let told = text(&format!("<nav>Menu<p>{}", "Some words of a page. ".repeat(20)));
+
+        assert!(told.contains("Some words"), "{told}");
+    }
+
+    #[test]
+    fn what_people_do_not_see_the_model_does_not_read() {
+        let long = "What everyone reads. ".repeat(20);
+        let html = format!(
+            "<p>{long}</p><div hidden>secret <div>one</div></div><p style='display: none'>secret two\
+             <p aria-hidden=true>secret three</p><!-- secret four --><p>End</p>"
+        );
+
+        let told = text(&html);
+
+        assert!(!told.contains("secret") && told.ends_with("End\n"), "{told}");
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_texts() {
+        let html =
+            "<a href='#top'>up</a> <a href='javascript:x()'>run</a> <a>none</a> <a href=/y></a>";
+
+        assert_eq!(text(html), "up run none\n");
+    }
+
+    #[test]
+    fn a_page_made_to_break_its_reader_does_not() {
+        for deep in ["<b>", "<div>", "<table><tr><td>", "<ul><li>", "<a href=/x>", "<pre>", "<nav>"]
+        {
+            let html = format!("<p>x{}y", deep.repeat(100_000));
+
+            assert!(text(&html).len() < 4 * html.len(), "{deep}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_page(html in "(<[/!]?[a-z]{0,3}[ ='\"a-z]{0,6}>?|[^<]{0,4}){0,30}") {
+            let _ = page(&html, &base());
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Writing Markdown from a stream of tags.
+
+/// How deep a list is shown to be.
+const MOST_INDENT: usize = 6;
+
+/// How long the text of a link may be, in bytes; what is longer is no link but a box.
+const MOST_LABEL: usize = 300;
+
+/// Markdown, as it is written.
+#[derive(Debug, Default)]
+pub(super) struct Markdown {
+    text: String,
+    /// How many line ends are due before the next text.
+    gap: usize,
+    /// Whether a space is.
+    space: bool,
+    /// What the next line begins with.
+    lead: String,
+    lists: usize,
+    pre: usize,
+    cells: usize,
+    /// Where a link leads, and where its text begins.
+    link: Option<(String, usize)>,
+}
+
+impl Markdown {
+    /// An element begins.
+    pub(super) fn start(&mut self, name: &str) {
+        match name {
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                self.block(2);
+                let level = name.bytes().last().map_or(1, |digit| usize::from(digit - b'0'));
+                self.lead = format!("{} ", "#".repeat(level));
+            }
+            "br" => self.block(1),
+            "ul" | "ol" => {
+                self.block(if self.lists == 0 { 2 } else { 1 });
+                self.lists += 1;
+            }
+            "li" => {
+                self.block(1);
+                let indent = self.lists.saturating_sub(1).min(MOST_INDENT);
+                self.lead = format!("{}- ", "  ".repeat(indent));
+            }
+            "tr" => {
+                self.block(1);
+                self.cells = 0;
+            }
+            "td" | "th" => {
+                self.cells += 1;
+                if self.cells > 1 {
+                    self.text(" | ");
+                }
+            }
+            "pre" => {
+                if self.pre == 0 {
+                    self.block(2);
+                    self.flush();
+                    self.text.push_str("```\n");
+                }
+                self.pre += 1;
+            }
+            name => self.block(gap(name)),
+        }
+    }
+
+    /// An element ends.
+    pub(super) fn end(&mut self, name: &str) {
+        match name {
+            "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
+                // An empty heading leaves no mark.
+                self.lead.clear();
+                self.block(2);
+            }
+            "ul" | "ol" => {
+                self.lists = self.lists.saturating_sub(1);
+                self.block(if self.lists == 0 { 2 } else { 1 });
+            }
+            "pre" if self.pre > 0 => {
+                self.pre -= 1;
+                if self.pre == 0 {
+                    self.close_pre();
+                }
+            }
+            name => self.block(gap(name)),
+        }
+    }
+
+    /// A text, as it stands in the page.
+    pub(super) fn text(&mut self, text: &str) {
+        if self.pre > 0 {
+            self.text.push_str(text);
+            return;
+        }
+        if text.starts_with(char::is_whitespace) {
+            self.space = true;
+        }
+        for word in text.split_whitespace() {
+            self.flush();
+            self.text.push_str(word);
+            self.space = true;
+        }
+        self.space &= text.ends_with(char::is_whitespace);
+        if text.trim().is_empty() && !text.is_empty() {
+            self.space = true;
+        }
+    }
+
+    /// A link begins, if it leads anywhere.
+    pub(super) fn link(&mut self, href: Option<String>) {
+        self.link = href.map(|href| (href, self.text.len()));
+    }
+
+    /// A link ends.
+    pub(super) fn link_end(&mut self) {
+        let Some((href, begin)) = self.link.take() else { return };
+        let Some(written) = self.text.get(begin..) else { return };
+        let label = written.trim();
+        if label.is_empty() || label.len() > MOST_LABEL || label.contains('\n') || self.pre > 0 {
+            return;
+        }
+        // What starts the line, as the mark of a list, is not of the link.
+        let lead = written.len() - written.trim_start().len();
+        let marks =
+            written[lead..].len() - written[lead..].trim_start_matches(['-', '#', ' ']).len();
+        self.text.insert(begin + lead + marks, '[');
+        self.text.push_str("](");
+        self.text.push_str(&href);
+        self.text.push(')');
+    }
+
+    /// All that was written.
+    pub(super) fn finish(mut self) -> String {
+        if self.pre > 0 {
+            self.close_pre();
+        }
+        let text = self.text.trim();
+        if text.is_empty() { String::new() } else { format!("{text}\n") }
+    }
+
+    fn close_pre(&mut self) {
+        self.text.truncate(self.text.trim_end().len());
+        self.text.push_str("\n```");
+        self.gap = 2;
+    }
+
+    fn block(&mut self, gap: usize) {
+        if self.pre == 0 && gap > 0 {
+            self.gap = self.gap.max(gap);
+            self.space = false;
+        }
+    }
+
+    /// Writes what is due before a text.
+    fn flush(&mut self) {
+        if self.text.is_empty() {
+            self.gap = 0;
+        } else if self.gap > 0 {
+            let ends = ["", "\n", "\n\n"][self.gap.min(2)];
+            self.text.truncate(self.text.trim_end_matches(' ').len());
+            self.text.push_str(ends);
+        } else if self.space {
+            self.text.push(' ');
+        }
+        self.gap = 0;
+        self.space = false;
+        self.text.push_str(&std::mem::take(&mut self.lead));
+    }
+}
+
+/// How many line ends stand around an element.
+fn gap(name: &str) -> usize {
+    match name {
+        "p" | "table" | "blockquote" | "figure" | "dl" | "hr" => 2,
+        "div" | "section" | "article" | "main" | "header" | "footer" | "nav" | "aside" | "form"
+        | "li" | "dt" | "dd" | "tr" | "fieldset" | "address" | "details" | "summary"
+        | "figcaption" | "caption" | "body" => 1,
+        _ => 0,
+    }
+}

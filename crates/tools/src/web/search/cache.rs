@@ -1,0 +1,86 @@
+//! What was found lately: a model asks the same twice more often than people do.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use holdfast_types::TenantId;
+use tokio::time::Instant;
+
+use super::Found;
+
+/// How long what was found is good.
+const FRESH: Duration = Duration::from_secs(15 * 60);
+
+/// How many are kept.
+const MOST: usize = 512;
+
+/// What was asked. Tenants do not share answers: how fast one comes would tell what others ask.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Query {
+    pub(super) tenant: TenantId,
+    pub(super) text: String,
+    pub(super) count: usize,
+}
+
+/// What was found lately.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Mutex<HashMap<Query, (Instant, Found)>>);
+
+impl Cache {
+    /// What was found for this, if that is not too long ago.
+    pub(super) fn get(&self, query: &Query) -> Option<Found> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, found) = kept.get(query)?;
+        (at.elapsed() < FRESH).then(|| found.clone())
+    }
+
+    /// Keeps what was found; the oldest goes if there are too many.
+    pub(super) fn put(&self, query: Query, found: Found) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|_, (at, _)| at.elapsed() < FRESH);
+        if kept.len() >= MOST
+            && let Some(oldest) =
+                kept.iter().min_by_key(|(_, (at, _))| *at).map(|(query, _)| query.clone())
+        {
+            kept.remove(&oldest);
+        }
+        kept.insert(query, (Instant::now(), found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(tenant: TenantId, text: &str) -> Query {
+        Query { tenant, text: text.to_owned(), count: 5 }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_found_is_good_for_a_quarter_of_an_hour() {
+        let (cache, tenant) = (Cache::default(), TenantId::generate());
+        let found = Found { answer: Some("x".into()), hits: vec![] };
+        cache.put(query(tenant, "a"), found.clone());
+
+        tokio::time::advance(FRESH - Duration::from_secs(1)).await;
+        assert_eq!(cache.get(&query(tenant, "a")), Some(found));
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(cache.get(&query(tenant, "a")), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_goes_when_there_are_too_many() {
+        let (cache, tenant) = (Cache::default(), TenantId::generate());
+        for n in 0..=MOST {
+            cache.put(query(tenant, &n.to_string()), Found::default());
+            tokio::time::advance(Duration::from_millis(1)).await;
+        }
+
+        assert_eq!(cache.get(&query(tenant, "0")), None);
+        assert_eq!(cache.0.lock().unwrap().len(), MOST);
+        assert!(cache.get(&query(tenant, "1")).is_some());
+    }
+}

@@ -1,0 +1,160 @@
+//! The `web_search` tool: where on the web is it said?
+//!
+//! | provider | wants | answers with |
+//! |---|---|---|
+//! | Perplexity | a key | a text, and its sources |
+//! | Brave, Tavily | a key | titles, addresses, snippets |
+//! | DuckDuckGo | nothing | the same, read from its page |
+//! | SearXNG | an address | the same, from a server of one's own |
+//!
+//! The first that is given, in the order of the settings, is used (decision C-32).
+
+mod cache;
+mod config;
+mod provider;
+
+use std::{fmt::Write as _, time::Duration};
+
+use holdfast_types::Effect;
+use reqwest::{Client, redirect::Policy};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use self::{
+    cache::{Cache, Query},
+    provider::Source,
+};
+pub use config::{DuckDuckGo, Keyed, Perplexity, Provider, Search, Searxng};
+
+use crate::{Call, Output, Tool, ToolError, untrusted, untrusted::one_line};
+
+/// How much of a snippet, or of a title, is shown, in characters.
+const MOST_SNIPPET: usize = 600;
+
+/// How much the model is shown in all, in characters.
+const MOST_TEXT: usize = 20_000;
+
+/// Search the web, and get titles, addresses and snippets. Read a page with `web_fetch`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WebSearchInput {
+    /// What to search for.
+    query: String,
+    /// How many results, from 1 to 10.
+    #[serde(default = "five")]
+    #[schemars(range(min = 1, max = 10))]
+    count: usize,
+}
+
+const fn five() -> usize {
+    5
+}
+
+/// Searches with one provider.
+#[derive(Debug)]
+pub struct WebSearch {
+    source: Source,
+    client: Client,
+    cache: Cache,
+}
+
+/// What a provider found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Found {
+    /// What it says itself, if it says more than where to look.
+    answer: Option<String>,
+    hits: Vec<Hit>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Hit {
+    title: String,
+    url: String,
+    snippet: String,
+}
+
+impl WebSearch {
+    /// A tool that searches as the settings say; none if they name no provider.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates, or a provider's address is none.
+    pub fn new(settings: &Search) -> anyhow::Result<Option<Self>> {
+        let Some(source) = Source::first(settings)? else { return Ok(None) };
+        holdfast_kit::tls::install_crypto();
+        // A key is not carried to wherever a server sends us.
+        let client = Client::builder()
+            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+            .redirect(Policy::none())
+            .connect_timeout(Duration::from_secs(5))
+            .build()?;
+        Ok(Some(Self { source, client, cache: Cache::default() }))
+    }
+}
+
+impl Tool<Output> for WebSearch {
+    const NAME: &'static str = "web_search";
+    const EFFECT: Effect = Effect::Reads;
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(35));
+    type Input = WebSearchInput;
+
+    async fn call(&self, call: Call, input: WebSearchInput) -> Result<Output, ToolError> {
+        let WebSearchInput { query, count } = input;
+        let query = one_line(&query);
+        if query.is_empty() || query.chars().count() > 400 {
+            return Err(ToolError::Tell("`query` must have from 1 to 400 characters".to_owned()));
+        }
+        if !(1..=10).contains(&count) {
+            return Err(ToolError::Tell("`count` must be from 1 to 10".to_owned()));
+        }
+        let asked = Query { tenant: call.tenant, text: query.clone(), count };
+        let found = match self.cache.get(&asked) {
+            Some(found) => found,
+            None => {
+                let patience = self.source.patience();
+                let found = self.source.search(&self.client, &query, count);
+                let found = tokio::time::timeout(patience, found).await;
+                let found = found.unwrap_or_else(|_| {
+                    Err(format!("it took longer than {} s", patience.as_secs()))
+                });
+                let name = self.source.name();
+                let mut found = found.map_err(|why| {
+                    ToolError::Tell(format!("{name} cannot be searched now: {why}"))
+                })?;
+                found.hits.retain(|hit| hit.url.starts_with("http"));
+                found.hits.truncate(count);
+                self.cache.put(asked, found.clone());
+                found
+            }
+        };
+        let name = self.source.name();
+        let details = json!({ "provider": name, "results": found.hits.len() });
+        if found == Found::default() {
+            return Ok(Output::from(format!("Nothing was found for `{query}` (via {name}).")));
+        }
+        let text = told(&query, name, &found);
+        let source = format!("a web search (via {name})");
+        Ok(Output::from(untrusted(&call.key, &source, &text, MOST_TEXT)).record(details))
+    }
+}
+
+/// What was found, as the model reads it (TOL-042).
+fn told(query: &str, provider: &str, found: &Found) -> String {
+    let mut text = format!("Results for: {query} (via {provider})\n");
+    // Writing to a `String` cannot fail.
+    if let Some(answer) = &found.answer {
+        let _ = writeln!(text, "\n{}\n", answer.trim());
+    }
+    for (number, hit) in found.hits.iter().enumerate() {
+        let short = |text: &str| one_line(text).chars().take(MOST_SNIPPET).collect::<String>();
+        let _ = writeln!(text, "{}. {}\n   {}", number + 1, short(&hit.title), short(&hit.url));
+        if !hit.snippet.trim().is_empty() {
+            let _ = writeln!(text, "   {}", short(&hit.snippet));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;
