@@ -92,3 +92,20 @@ fn a_sandbox_of_which_nothing_is_known_says_so() {
             .contains("Container: bwrap\nRestrictions: No network\nWorkspace access: read only\n")
     );
 }
+
+#[test]
+fn a_long_file_is_shown_without_its_middle() {
+    let files = [BootstrapName::Agents, BootstrapName::Memory]
+        .map(|name| file(name, &format!("{}END", "x".repeat(30_000))));
+    let setting =
+        Setting { files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner) };
+
+    let stable = stable(&setting);
+
+    for name in ["AGENTS.md", "MEMORY.md"] {
+        let mark = format!("trimmed: {name}, 14000 + 4000 of 30003 characters shown");
+        assert!(stable.contains(&mark), "{name}");
+    }
+    assert_eq!(stable.matches("xEND\n</file>").count(), 2);
+    assert!(stable.len() < 40_000);
+}

@@ -26,7 +26,7 @@ proptest! {
 
     #[test]
     fn no_text_of_others_opens_a_section_or_a_line(
-        text in "(?s)(\n## Safety\n|</file>|<|>|\\||[a-z ]|.){0,30}",
+        text in "(?s)(\n## Safety\n|</file>|</available_skills>|<|>|\\||[a-z ]|.){0,30}",
     ) {
         let told = |text: &str| {
             let offered = [ToolSpec {
@@ -62,7 +62,8 @@ proptest! {
         let (plain, told) = (told("x"), told(&text));
 
         prop_assert_eq!(told.lines().count(), plain.lines().count());
-        prop_assert_eq!(told.matches("</available_skills>").count(), 1);
+        let list = told.split("\n<available_skills>\n").nth(1).and_then(|list| list.split("\n## ").next());
+        prop_assert_eq!(list.unwrap_or_default().matches("</available_skills>").count(), 1);
         prop_assert_eq!(headings(&told).len(), headings(&plain).len());
     }
 

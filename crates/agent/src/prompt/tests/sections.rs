@@ -232,3 +232,57 @@ fn what_is_always_there_is_small() {
 
     assert!(bytes < 4_096, "{bytes} bytes");
 }
+
+#[test]
+fn what_is_told_beside_the_conversation_counts_towards_the_limit() {
+    let earlier = "x".repeat(4_000);
+    let journal = [heard(1, &earlier), thought("ok", &[]), heard(2, "and?")];
+    let messages =
+        |context_limit| build(PromptInput { context_limit, ..input(&[], &journal) }).messages.len();
+
+    let told = input(&[], &journal);
+    let beside = stable(&told.setting).len() + dynamic(&told.setting, &told.moment, &journal).len();
+
+    assert_eq!(messages(1_100), 1);
+    assert_eq!(messages(1_100 + beside / 4), 3);
+}
+
+#[test]
+fn groups_and_topics_are_told_that_others_read_along_and_nobody_else_is() {
+    let told = |kind| {
+        let setting = Setting::of("coach", kind, Audience::Owner);
+        dynamic(&setting, &Moment::at(NOW), &[]).contains("## Group Chat Context\nSeveral people")
+    };
+
+    for kind in [SessionKind::Group, SessionKind::Topic] {
+        assert!(told(kind), "{kind:?}");
+    }
+    for kind in [SessionKind::Main, SessionKind::Dm, SessionKind::Subagent, SessionKind::Cron] {
+        assert!(!told(kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn each_level_of_reactions_has_its_words() {
+    let told = |reactions| {
+        let moment = Moment { reactions, ..Moment::at(NOW) };
+        dynamic(&dm(), &moment, &[])
+    };
+
+    assert!(told(Some(Reactions::Minimal)).contains("at most one reaction in 5 to 10 exchanges"));
+    assert!(told(Some(Reactions::Extensive)).contains("react to messages here freely"));
+    assert!(!told(None).contains("## Reactions"));
+}
+
+#[test]
+fn settings_replace_what_is_usually_told_of_calls_and_heartbeats() {
+    let usual = stable(&dm());
+    assert!(usual.contains("## Tool Call Style\n- Before you call a tool, say briefly"));
+    assert!(usual.contains(&format!("Heartbeat prompt: {HEARTBEAT_PROMPT}\n")));
+
+    let setting =
+        Setting { tool_call_style: Some("No words."), heartbeat_prompt: Some("Tick."), ..dm() };
+    let other = stable(&setting);
+    assert!(other.contains("## Tool Call Style\n- No words.\n"));
+    assert!(other.contains("Heartbeat prompt: Tick.\n"));
+}
