@@ -15,26 +15,15 @@
 //! | `history` | what of the journal does it see? |
 //! | `outcome` | what came of the turn? |
 
-mod bootstrap;
+pub mod bootstrap;
 mod history;
 mod outcome;
-mod prompt;
+pub mod prompt;
 mod step;
-mod subagent;
+pub mod subagent;
 mod text;
 mod turn;
 
-pub use bootstrap::{
-    Audience, BootstrapFile, BootstrapName, HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, is_first_run,
-    is_shown, may_load, trimmed, wanted,
-};
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
-pub use prompt::{
-    CONTEXT_LIMIT, Channel, HEARTBEAT_OK, HEARTBEAT_PROMPT, INLINE_BUTTONS, ModelAlias, Moment,
-    Product, PromptInput, PromptMode, REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill,
-    WorkspaceAccess, build, build_on, dynamic, lite, stable,
-};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
 pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};
-pub use subagent::{
-    SubagentOutcome, SubagentTask, stats_line, subagent_prompt, task_label, trigger_message,
-};

@@ -7,10 +7,16 @@
 use std::{io, time::Duration};
 
 use holdfast_agent::{
-    Audience, BootstrapFile, BootstrapName, Channel, INLINE_BUTTONS, ModelAlias, Moment, Product,
-    PromptInput, PromptMode, REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill,
-    SubagentOutcome, SubagentTask, WorkspaceAccess, build, stats_line, subagent_prompt, task_label,
-    trigger_message,
+    PromptInput,
+    bootstrap::{Audience, BootstrapFile, BootstrapName},
+    build,
+    prompt::{
+        Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptMode, REPLY_TAGS, Reactions,
+        Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+    },
+    subagent::{
+        SubagentOutcome, SubagentTask, stats_line, subagent_prompt, task_label, trigger_message,
+    },
 };
 use holdfast_types::{Body, Entry, SessionKind, ToolSpec};
 use serde_json::json;

@@ -2,7 +2,12 @@
 
 use std::{convert::Infallible, env};
 
-use holdfast_agent::{Audience, Channel, Moment, PromptInput, Runtime, Setting, build};
+use holdfast_agent::{
+    PromptInput,
+    bootstrap::Audience,
+    build,
+    prompt::{Channel, Moment, Runtime, Setting},
+};
 use holdfast_llm::{OnDelta, Request};
 use holdfast_session::Completed;
 use holdfast_types::{Entry, Reply, SessionKind};

@@ -18,7 +18,7 @@ fn memory_is_never_in_a_group_s_prompt_even_if_someone_loaded_it() {
     }
     let forgets = Setting {
         files: &files,
-        has_memory: false,
+        memory: Some(false),
         ..Setting::of("coach", SessionKind::Main, Audience::Owner)
     };
     assert!(!stable(&forgets).contains("4711"));

@@ -202,15 +202,32 @@ fn a_white_label_names_itself_everywhere() {
 }
 
 #[test]
-fn the_shortest_prompt_says_who_when_and_where() {
-    let (stable, dynamic) = lite(&dm(), &Moment::at(NOW));
+fn the_shortest_prompt_says_who_when_and_where_and_offers_the_tools_all_the_same() {
+    let tools = tools(&["memory_search", "message"]);
+    let files = [file(BootstrapName::Agents, "Work."), file(BootstrapName::Identity, "Ada")];
+    let mode = PromptMode::Lite;
+    let setting = Setting { mode, files: &files, tools: &tools, instructions: "", ..dm() };
+    let channel = Some(TELEGRAM);
+    let moment = Moment { channel, skills: &["s"], ..Moment::at(NOW) };
 
-    assert_eq!(headings(&stable), ["## Instructions", "## Safety"]);
+    let chat = build(PromptInput { setting, moment, ..input(&tools, &[heard(1, "hi")]) });
+
+    assert_eq!(headings(&chat.stable), ["## Instructions", "## Safety"]);
+    assert!(chat.stable.contains("Your name is coach.\n\n## Instructions\nBe helpful"));
     assert_eq!(
-        dynamic,
+        chat.dynamic,
         "## Now\nIt is Tuesday, 2026-12-01 14:05 (Europe/Berlin). This is a direct conversation \
-         with one person.\n"
+         with one person, on telegram.\n"
     );
+    assert_eq!(chat.tools, tools);
+
+    let with_memory = stable(&Setting { memory: Some(true), ..setting });
+    assert_eq!(headings(&with_memory), ["## Instructions", "## Safety", "## Memory Recall"]);
+    let runtime = Some(RUNTIME);
+    let with_runtime = dynamic(&setting, &Moment { runtime, ..moment }, &[]);
+    assert_eq!(headings(&with_runtime), ["## Now", "## Runtime"]);
+    let group = Setting { kind: SessionKind::Group, ..setting };
+    assert_eq!(headings(&dynamic(&group, &moment, &[])), ["## Now", "## Group Chat Context"]);
 }
 
 #[test]
