@@ -44,7 +44,10 @@ fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
     }
     let moment = Moment { channel: Some(TELEGRAM), ..Moment::at(NOW) };
     for (name, sentence) in [
-        ("message", "- For anything else use `message`; actions here: send, react, poll.\n"),
+        (
+            "message",
+            "- To write elsewhere, or before you are done, use `message`; actions here: send, react, poll.\n",
+        ),
         ("message", "buttons="),
         ("sessions_send", "another session, use `sessions_send`"),
     ] {
