@@ -13,6 +13,7 @@ fn memory_is_never_in_a_group_s_prompt_even_if_someone_loaded_it() {
     assert!(told(SessionKind::Main, Audience::Owner));
     assert!(told(SessionKind::Dm, Audience::Owner));
     assert!(!told(SessionKind::Dm, Audience::Others));
+    assert!(!told(SessionKind::Main, Audience::Others));
     for kind in [SessionKind::Group, SessionKind::Topic, SessionKind::Global] {
         assert!(!told(kind, Audience::Owner), "{kind:?}");
     }

@@ -280,6 +280,17 @@ fn groups_and_topics_are_told_that_others_read_along_and_nobody_else_is() {
 }
 
 #[test]
+fn a_conversation_is_the_owner_s_own_only_if_it_is() {
+    let told = |audience| {
+        let setting = Setting::of("coach", SessionKind::Main, audience);
+        dynamic(&setting, &Moment::at(NOW), &[]).contains("This is your owner's own conversation.")
+    };
+
+    assert!(told(Audience::Owner));
+    assert!(!told(Audience::Others));
+}
+
+#[test]
 fn each_level_of_reactions_has_its_words() {
     let told = |reactions| {
         let moment = Moment { reactions, ..Moment::at(NOW) };
