@@ -33,6 +33,10 @@
 //! | 23 | Reasoning Format | stable | the model marks its reasoning |
 //! | | Subagent or Group Chat Context | dynamic | subagent; group, topic |
 //! | | Instructions for this conversation | dynamic | a program gave some |
+//!
+//! The shortest prompt (`Lite`) has identity, Instructions, Safety, the clock and
+//! the contexts, and memory and runtime where they are asked for. What a section
+//! says of others' texts stands where it cannot pass for the prompt (`write`).
 
 use holdfast_types::{Chat, Entry};
 
