@@ -11,7 +11,8 @@
 //! After spec BST-001 to BST-008, C-07 and C-39. What nobody settled: a person
 //! who is not the owner does not get `BOOTSTRAP.md` either, since its ritual
 //! decides who the agent is; a program's session and a piece of work are like a
-//! direct conversation, the tenant's shared session is like a group.
+//! direct conversation, the tenant's shared session is like a group. A main
+//! session is the owner's only if nobody else's messages are led into it.
 
 use holdfast_types::SessionKind;
 
@@ -104,10 +105,11 @@ pub enum Audience {
 #[must_use]
 pub const fn may_load(kind: SessionKind, audience: Audience, name: BootstrapName) -> bool {
     let is_private = match kind {
-        SessionKind::Main | SessionKind::Heartbeat => true,
-        SessionKind::Dm | SessionKind::Api | SessionKind::Work => {
-            matches!(audience, Audience::Owner)
-        }
+        SessionKind::Main
+        | SessionKind::Heartbeat
+        | SessionKind::Dm
+        | SessionKind::Api
+        | SessionKind::Work => matches!(audience, Audience::Owner),
         SessionKind::Group
         | SessionKind::Topic
         | SessionKind::Global
@@ -190,6 +192,13 @@ mod tests {
             assert_eq!(loaded(kind, Audience::Owner), owner, "{kind:?}");
             assert_eq!(loaded(kind, Audience::Others), FIVE, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_main_session_that_others_are_led_into_tells_them_nothing_private() {
+        let six = [&FIVE[..], &["HEARTBEAT.md"]].concat();
+        assert_eq!(loaded(SessionKind::Main, Audience::Others), six);
+        assert_eq!(shown(SessionKind::Main, Audience::Others), FIVE);
     }
 
     #[test]

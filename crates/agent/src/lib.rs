@@ -19,32 +19,21 @@
 //! | `compact` | what is summarised when it is too long? |
 //! | `recommend` | which skills are worth a look for a message? |
 
-mod bootstrap;
+pub mod bootstrap;
 pub mod compact;
 pub mod context;
 mod history;
 mod outcome;
 pub mod policy;
-mod prompt;
+pub mod prompt;
 pub mod recommend;
 mod step;
-mod subagent;
+pub mod subagent;
 mod text;
 pub mod tokens;
 mod turn;
 
-pub use bootstrap::{
-    Audience, BootstrapFile, BootstrapName, HEAD_PERCENT, MOST_CHARS, TAIL_PERCENT, is_first_run,
-    is_shown, may_load, trimmed, wanted,
-};
 pub use history::Conversation;
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
-pub use prompt::{
-    CONTEXT_LIMIT, Channel, HEARTBEAT_OK, HEARTBEAT_PROMPT, INLINE_BUTTONS, ModelAlias, Moment,
-    Product, PromptInput, PromptMode, REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill,
-    WorkspaceAccess, build, build_on, dynamic, lite, stable,
-};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
 pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};
-pub use subagent::{
-    SubagentOutcome, SubagentTask, stats_line, subagent_prompt, task_label, trigger_message,
-};

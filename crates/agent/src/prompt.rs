@@ -33,10 +33,14 @@
 //! | 23 | Reasoning Format | stable | the model marks its reasoning |
 //! | | Subagent or Group Chat Context | dynamic | subagent; group, topic |
 //! | | Instructions for this conversation | dynamic | a program gave some |
+//!
+//! The shortest prompt (`Lite`) has identity, Instructions, Safety, the clock and
+//! the contexts, and memory and runtime where they are asked for. What a section
+//! says of others' texts stands where it cannot pass for the prompt (`write`).
 
 use holdfast_types::{Chat, Entry};
 
-use crate::{context::SEPARATOR, history::history, tokens::tokens};
+use crate::{bootstrap::MOST_CHARS, context::SEPARATOR, history::history, tokens::tokens};
 
 mod files;
 mod input;
@@ -56,8 +60,14 @@ pub(crate) use write::fenced;
 /// How many tokens a prompt may be where nothing else is said.
 pub const CONTEXT_LIMIT: usize = 100_000;
 
+/// Writes a section of the stable part, if there is cause for it.
+type Stable = fn(&mut String, &Setting<'_>);
+
+/// Writes a section of the dynamic part, if there is cause for it.
+type Dynamic = fn(&mut String, &Setting<'_>, &Moment<'_>);
+
 /// Sections 1 to 20 and 23, as far as they do not depend on the moment.
-const STABLE: [fn(&mut String, &Setting<'_>); 21] = [
+const STABLE: [Stable; 21] = [
     who::identity,
     who::instructions,
     who::safety,
@@ -81,8 +91,14 @@ const STABLE: [fn(&mut String, &Setting<'_>); 21] = [
     replies::reasoning,
 ];
 
+/// What of them the shortest prompt has: memory only if the setting says so.
+const LITE: [Stable; 4] = [who::identity, who::instructions, who::safety, files::memory];
+
+/// The line that says what it is.
+const NONE: [Stable; 1] = [who::identity];
+
 /// Sections 5 to 22 as far as they do, and what follows them.
-const DYNAMIC: [fn(&mut String, &Setting<'_>, &Moment<'_>); 7] = [
+const DYNAMIC: [Dynamic; 7] = [
     now::recommended,
     now::clock,
     replies::reply_tags,
@@ -91,6 +107,9 @@ const DYNAMIC: [fn(&mut String, &Setting<'_>, &Moment<'_>); 7] = [
     replies::reactions,
     now::context,
 ];
+
+/// What of them the shortest prompt has: the runtime only if the moment has one.
+const LITE_DYNAMIC: [Dynamic; 3] = [now::clock, now::runtime, now::context];
 
 /// Builds what the model is told.
 #[must_use]
@@ -127,15 +146,18 @@ pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
 /// The part that is the same while the setting is.
 #[must_use]
 pub fn stable(setting: &Setting<'_>) -> String {
-    let documents: usize =
-        setting.files.iter().filter_map(|file| file.content.as_ref()).map(String::len).sum();
-    let lines = 200 * (setting.tools.len() + setting.skills.len());
-    let mut out = String::with_capacity(2_500 + setting.instructions.len() + lines + documents);
-    match setting.mode {
-        PromptMode::Full | PromptMode::Minimal => {
-            STABLE.iter().for_each(|section| section(&mut out, setting));
-        }
-        PromptMode::None => who::identity(&mut out, setting),
+    let sections: &[Stable] = match setting.mode {
+        PromptMode::Full | PromptMode::Minimal => &STABLE,
+        PromptMode::Lite => &LITE,
+        PromptMode::None => &NONE,
+    };
+    let files = setting.files.iter().filter_map(|file| setting.text_of(file.name));
+    let documents: usize = files.map(|text| text.len().min(MOST_CHARS)).sum();
+    let lines = 128 * (setting.tools.len() + setting.skills.len());
+    let room = 128 * sections.len() + setting.instructions.len() + documents + lines;
+    let mut out = String::with_capacity(room);
+    for section in sections {
+        section(&mut out, setting);
     }
     out
 }
@@ -143,28 +165,17 @@ pub fn stable(setting: &Setting<'_>) -> String {
 /// The part that is this turn's. What a program told the conversation is in it in every mode.
 #[must_use]
 pub fn dynamic(setting: &Setting<'_>, moment: &Moment<'_>, journal: &[Entry]) -> String {
-    let mut out = String::with_capacity(2_500);
-    match setting.mode {
-        PromptMode::Full | PromptMode::Minimal => {
-            DYNAMIC.iter().for_each(|section| section(&mut out, setting, moment));
-        }
-        PromptMode::None => {}
+    let sections: &[Dynamic] = match setting.mode {
+        PromptMode::Full | PromptMode::Minimal => &DYNAMIC,
+        PromptMode::Lite => &LITE_DYNAMIC,
+        PromptMode::None => &[],
+    };
+    let mut out = String::with_capacity(256 * sections.len());
+    for section in sections {
+        section(&mut out, setting, moment);
     }
     now::given(&mut out, journal);
     out
-}
-
-/// The two parts of the shortest prompt that an agent can work with (spec CTX-001, Lite): who it
-/// is and whom it believes; the time and which session this is.
-#[must_use]
-pub fn lite(setting: &Setting<'_>, moment: &Moment<'_>) -> (String, String) {
-    let mut stable = String::with_capacity(640 + setting.instructions.len());
-    who::identity(&mut stable, setting);
-    who::instructions(&mut stable, setting);
-    who::safety(&mut stable, setting);
-    let mut dynamic = String::with_capacity(256);
-    now::clock(&mut dynamic, setting, moment);
-    (stable, dynamic)
 }
 
 #[cfg(test)]

@@ -109,7 +109,8 @@ whole result in it, and say plainly what you could not do.
 /// What a task is called: its first 50 characters, and `...` if there are more (spec SUB-007).
 #[must_use]
 pub fn task_label(task: &str) -> String {
-    let task = line(task, LABEL_CHARS + 1);
+    // Two more: a gap alone at the limit would not be written.
+    let task = line(task, LABEL_CHARS + 2);
     match task.char_indices().nth(LABEL_CHARS) {
         Some((at, _)) => format!("{}...", &task[..at]),
         None => task,
@@ -161,6 +162,7 @@ mod tests {
         assert_eq!(task_label("Find\n the  bug"), "Find the bug");
         assert_eq!(task_label(&"x".repeat(50)), "x".repeat(50));
         assert_eq!(task_label(&"界".repeat(51)), format!("{}...", "界".repeat(50)));
+        assert_eq!(task_label(&format!("{} y", "x".repeat(50))), format!("{}...", "x".repeat(50)));
     }
 
     #[test]

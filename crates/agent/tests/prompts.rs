@@ -4,18 +4,32 @@
 //! files anew and look at what changed:
 //! `HOLDFAST_GOLDEN=write cargo nextest run -p holdfast-agent --test prompts`.
 
-use std::io;
+use std::{io, time::Duration};
 
 use holdfast_agent::{
-    Audience, BootstrapFile, BootstrapName, Channel, INLINE_BUTTONS, ModelAlias, Moment, Product,
-    PromptInput, PromptMode, REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill, SubagentTask,
-    WorkspaceAccess, build,
+    PromptInput,
+    bootstrap::{Audience, BootstrapFile, BootstrapName},
+    build,
+    prompt::{
+        Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptMode, REPLY_TAGS, Reactions,
+        Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+    },
+    subagent::{
+        SubagentOutcome, SubagentTask, stats_line, subagent_prompt, task_label, trigger_message,
+    },
 };
 use holdfast_types::{Body, Entry, SessionKind, ToolSpec};
 use serde_json::json;
 
 const HOW: &str = "if it should read so, write it anew: HOLDFAST_GOLDEN=write cargo nextest run \
                    -p holdfast-agent --test prompts";
+
+const TASK: SubagentTask<'_> = SubagentTask {
+    task: Some("Find the cheapest\nflight to Rome."),
+    label: Some("flight"),
+    requester: Some("agent:coach:main"),
+    session: "agent:coach:subagent:7f3a",
+};
 
 fn tools() -> Vec<ToolSpec> {
     [
@@ -104,12 +118,7 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
             model: "demo:demo",
             thinking: "medium",
         }),
-        task: Some(SubagentTask {
-            task: Some("Find the cheapest\nflight to Rome."),
-            label: Some("flight"),
-            requester: Some("agent:coach:main"),
-            session: "agent:coach:subagent:7f3a",
-        }),
+        task: Some(TASK),
         ..Moment::at("Tuesday, 2026-12-01 14:05")
     };
     let journal = [Entry::Heard { seq: 1, body: Body::text("hello") }];
@@ -132,6 +141,22 @@ fn compare(file: &str, golden: &str, prompt: &str) -> io::Result<()> {
         golden.lines().nth(line),
     );
     Ok(())
+}
+
+#[test]
+fn what_a_subagent_is_told_reads_as_its_file() -> io::Result<()> {
+    let file = "golden/subagent-prompt.md";
+    compare(file, include_str!("golden/subagent-prompt.md"), &subagent_prompt(TASK))
+}
+
+#[test]
+fn what_its_requester_is_told_reads_as_its_file() -> io::Result<()> {
+    let stats = stats_line(Duration::from_millis(61_250), Some(4_200));
+    let label =
+        task_label("Find the cheapest flight to Rome, by train if that is not much slower.");
+    let reply = Some("Flight AZ 421, 89 euros.\n");
+    let message = trigger_message(&label, SubagentOutcome::Timeout, reply, &stats);
+    compare("golden/subagent-trigger.md", include_str!("golden/subagent-trigger.md"), &message)
 }
 
 macro_rules! golden {

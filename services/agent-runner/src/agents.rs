@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
 use holdfast_llm::{Model, Models, OpenAi, Retrying};
-use holdfast_types::{AgentId, AgentName, Fault as _, Kind, ModelId, TenantId};
+use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
@@ -37,6 +37,8 @@ pub(crate) struct Brief {
     pub(crate) instructions: String,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
+    /// How finely its direct conversations are told apart.
+    pub(crate) dm_scope: DmScope,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
@@ -151,6 +153,7 @@ impl Agents {
             name: agent.name,
             instructions: agent.instructions,
             tools: agent.settings.tools,
+            dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,
             model_id,

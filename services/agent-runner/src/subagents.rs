@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::{SubagentOutcome as Told, stats_line, task_label, trigger_message};
+use holdfast_agent::subagent::{SubagentOutcome as Told, stats_line, task_label, trigger_message};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_kit::trace;
 use holdfast_session::{Cleanup, NewMessage, NewSubagent, Subagent, SubagentOutcome};

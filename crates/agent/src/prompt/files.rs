@@ -24,7 +24,7 @@ const IN_CONTEXT: [BootstrapName; 7] = [
 
 /// Section 6: how to look into memory, and what was noted for the long term.
 pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
-    if !setting.is_full() || !setting.has_memory {
+    if !setting.memory.unwrap_or(setting.is_full()) {
         return;
     }
     let (search, get) = (setting.has_tool("memory_search"), setting.has_tool("memory_get"));

@@ -25,6 +25,9 @@ pub enum PromptMode {
     Full,
     /// Those that a subagent needs.
     Minimal,
+    /// Who it is and whom it believes, the time and which session this is: the least that an
+    /// agent can work with (spec CTX-001). Its tools are on offer and not described.
+    Lite,
     /// The line that says what it is, and nothing else.
     None,
 }
@@ -48,7 +51,7 @@ impl PromptMode {
     }
 }
 
-/// All that [`build`](crate::build) needs.
+/// All that [`build`](super::build) needs.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptInput<'a> {
     /// What holds for longer than a turn.
@@ -93,8 +96,9 @@ pub struct Setting<'a> {
     /// The files of its workspace, as far as it has one; those that the session may not see are
     /// not shown.
     pub files: &'a [BootstrapFile],
-    /// Whether what it remembers is part of the prompt (spec CTX-002, `IncludeMemory`).
-    pub has_memory: bool,
+    /// Whether what it remembers is part of the prompt (spec CTX-002, `IncludeMemory`); if
+    /// nothing is said, it is in the full one.
+    pub memory: Option<bool>,
     /// Where its files are, as its tools name the place: never a path of the host.
     pub workspace: Option<&'a str>,
     /// The sandbox that its tools run in.
@@ -103,7 +107,7 @@ pub struct Setting<'a> {
     pub voice: Option<&'a str>,
     /// Short names of models.
     pub aliases: &'a [ModelAlias<'a>],
-    /// What a heartbeat asks; [`HEARTBEAT_PROMPT`](crate::HEARTBEAT_PROMPT) if nothing is said.
+    /// What a heartbeat asks; [`HEARTBEAT_PROMPT`](super::HEARTBEAT_PROMPT) if nothing is said.
     pub heartbeat_prompt: Option<&'a str>,
     /// Whether its model reasons in its text and must mark what is its answer.
     pub marks_reasoning: bool,
@@ -126,7 +130,7 @@ impl<'a> Setting<'a> {
             tool_call_style: None,
             skills: &[],
             files: &[],
-            has_memory: true,
+            memory: None,
             workspace: None,
             sandbox: None,
             voice: None,
@@ -144,10 +148,15 @@ impl<'a> Setting<'a> {
         self.tools.iter().any(|tool| tool.name == name)
     }
 
-    /// A file, if the session's prompt may show it and the runner asked for it.
+    /// A file, if it was given and both its mode and its session let the prompt show it.
     pub(super) fn file(&self, name: BootstrapName) -> Option<&'a BootstrapFile> {
         let found = self.files.iter().find(|file| file.name == name)?;
-        is_shown(self.kind, self.audience, name).then_some(found)
+        let has_place = match self.mode {
+            PromptMode::Full | PromptMode::Minimal => true,
+            PromptMode::Lite => name == BootstrapName::Memory,
+            PromptMode::None => false,
+        };
+        (has_place && is_shown(self.kind, self.audience, name)).then_some(found)
     }
 
     /// What is in a file, if there is one, it says anything and the prompt may show it.

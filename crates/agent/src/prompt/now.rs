@@ -6,7 +6,7 @@ use super::{
     input::{Moment, Setting},
     write::{ADDRESS, NAME, heading, push_line_without},
 };
-use crate::{history, subagent::write_prompt, text::push_line};
+use crate::{bootstrap::Audience, history, subagent::write_prompt, text::push_line};
 
 /// Section 8, its stable half.
 pub(super) fn zone(out: &mut String, setting: &Setting<'_>) {
@@ -24,7 +24,7 @@ pub(super) fn clock(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>
     out.push_str(" (");
     push_line(out, setting.zone, NAME);
     out.push_str("). This is ");
-    out.push_str(place(setting.kind));
+    out.push_str(place(setting.kind, setting.audience));
     if let Some(channel) = moment.channel {
         out.push_str(", on ");
         push_line(out, channel.name, NAME);
@@ -32,9 +32,12 @@ pub(super) fn clock(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>
     out.push_str(".\n");
 }
 
-const fn place(kind: SessionKind) -> &'static str {
+const fn place(kind: SessionKind, audience: Audience) -> &'static str {
     match kind {
-        SessionKind::Main => "your owner's own conversation",
+        SessionKind::Main => match audience {
+            Audience::Owner => "your owner's own conversation",
+            Audience::Others => "your main conversation, which not only your owner writes in",
+        },
         SessionKind::Dm => "a direct conversation with one person",
         SessionKind::Group => "a group conversation",
         SessionKind::Topic => "a topic in a group conversation",

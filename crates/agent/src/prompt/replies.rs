@@ -39,7 +39,7 @@ pub(super) fn messaging(out: &mut String, setting: &Setting<'_>, moment: &Moment
         out.push_str("- To write to another session, use `sessions_send`.\n");
     }
     if setting.has_tool("message") {
-        out.push_str("- For anything else use `message`");
+        out.push_str("- To write elsewhere, or before you are done, use `message`");
         if let Some(Channel { actions: [_, ..], .. }) = moment.channel {
             out.push_str("; actions here: ");
             actions(out, moment);

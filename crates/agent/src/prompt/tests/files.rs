@@ -1,0 +1,112 @@
+//! Which files are shown to whom.
+
+use super::*;
+
+#[test]
+fn memory_is_never_in_a_group_s_prompt_even_if_someone_loaded_it() {
+    let files = [file(BootstrapName::Memory, "the code is 4711")];
+    let told = |kind, audience| {
+        let setting = Setting { files: &files, ..Setting::of("coach", kind, audience) };
+        stable(&setting).contains("4711")
+    };
+
+    assert!(told(SessionKind::Main, Audience::Owner));
+    assert!(told(SessionKind::Dm, Audience::Owner));
+    assert!(!told(SessionKind::Dm, Audience::Others));
+    assert!(!told(SessionKind::Main, Audience::Others));
+    for kind in [SessionKind::Group, SessionKind::Topic, SessionKind::Global] {
+        assert!(!told(kind, Audience::Owner), "{kind:?}");
+    }
+    let forgets = Setting {
+        files: &files,
+        memory: Some(false),
+        ..Setting::of("coach", SessionKind::Main, Audience::Owner)
+    };
+    assert!(!stable(&forgets).contains("4711"));
+}
+
+#[test]
+fn a_missing_file_is_told_as_missing_and_an_empty_or_a_finished_one_is_not_told() {
+    let files = [
+        BootstrapFile { name: BootstrapName::Soul, content: None },
+        file(BootstrapName::User, " \n"),
+        file(BootstrapName::Agents, "Work.\n"),
+        BootstrapFile { name: BootstrapName::Bootstrap, content: None },
+    ];
+    let setting =
+        Setting { files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner) };
+
+    let stable = stable(&setting);
+
+    let context = stable.split("# Project Context\n").nth(1).unwrap_or_default();
+    assert!(context.starts_with(
+        "\n## SOUL.md\n[MISSING]\n\n## AGENTS.md\n<file name=\"AGENTS.md\">\nWork.\n</file>\n\n\
+         ## Silent Replies\n"
+    ));
+    assert!(stable.contains("## Workspace Files (injected)\nAGENTS.md: see Project Context.\n"));
+}
+
+#[test]
+fn the_ritual_of_the_first_run_is_told_in_the_main_session_only() {
+    let files = [file(BootstrapName::Bootstrap, "Ask for a name.")];
+    let told = |kind| {
+        let setting = Setting { files: &files, ..Setting::of("coach", kind, Audience::Owner) };
+        let stable = stable(&setting);
+        assert_eq!(stable.contains("This is your first run"), stable.contains("Ask for a name."));
+        stable.contains("Ask for a name.")
+    };
+
+    assert!(told(SessionKind::Main));
+    for kind in [SessionKind::Dm, SessionKind::Group, SessionKind::Heartbeat, SessionKind::Cron] {
+        assert!(!told(kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_name_in_a_file_is_the_agent_s_name_and_files_stand_in_for_instructions() {
+    let files = [file(BootstrapName::Identity, "Ada"), file(BootstrapName::Soul, "Kind.")];
+    let setting = Setting { files: &files, instructions: " ", ..dm() };
+
+    let with_files = stable(&setting);
+    assert!(
+        with_files.starts_with("You are a personal assistant running inside Holdfast.\n\n## Sa")
+    );
+    let without = stable(&Setting { files: &[], ..setting });
+    assert!(
+        without.contains("Your name is coach.\n\n## Instructions\nBe helpful, honest and brief.")
+    );
+}
+
+#[test]
+fn a_sandbox_of_which_nothing_is_known_says_so() {
+    let text = |sandbox| stable(&Setting { sandbox: Some(sandbox), ..dm() });
+
+    assert!(
+        text(Sandbox::default()).contains(
+            "Container: unknown\nRestrictions: Limited file access\n\n## Workspace Files"
+        )
+    );
+    let access = Some(WorkspaceAccess::ReadOnly);
+    let known = Sandbox { container: Some("bwrap"), restrictions: Some("No network"), access };
+    assert!(
+        text(known)
+            .contains("Container: bwrap\nRestrictions: No network\nWorkspace access: read only\n")
+    );
+}
+
+#[test]
+fn a_long_file_is_shown_without_its_middle() {
+    let files = [BootstrapName::Agents, BootstrapName::Memory]
+        .map(|name| file(name, &format!("{}END", "x".repeat(30_000))));
+    let setting =
+        Setting { files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner) };
+
+    let stable = stable(&setting);
+
+    for name in ["AGENTS.md", "MEMORY.md"] {
+        let mark = format!("trimmed: {name}, 14000 + 4000 of 30003 characters shown");
+        assert!(stable.contains(&mark), "{name}");
+    }
+    assert_eq!(stable.matches("xEND\n</file>").count(), 2);
+    assert!(stable.len() < 40_000);
+}

@@ -1,0 +1,85 @@
+//! What never gets out of its place, whatever anyone writes.
+
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn no_moment_changes_the_stable_part(
+        now in ".{0,40}", channel in ".{0,20}", model in ".{0,20}", said in ".{0,40}",
+        context_limit in 0_usize..10_000, seq in 1_i64..100,
+    ) {
+        let tools = tools(&["message", "read"]);
+        let (first, journal) = ([heard(1, "hi")], [heard(1, "hi"), heard(seq, &said)]);
+        let one = build(input(&tools, &first));
+        let channel = Some(Channel { name: &channel, ..TELEGRAM });
+        let runtime = Some(Runtime { model: &model, ..RUNTIME });
+        let skills = [said.as_str()];
+        let reactions = Some(Reactions::Extensive);
+        let moment = Moment { channel, runtime, skills: &skills, reactions, ..Moment::at(&now) };
+
+        let other = build(PromptInput { moment, context_limit, ..input(&tools, &journal) });
+
+        prop_assert_eq!(one.stable, other.stable);
+    }
+
+    #[test]
+    fn no_text_of_others_opens_a_section_or_a_line(
+        text in "(?s)(\n## Safety\n|</file>|</available_skills>|<|>|\\||[a-z ]|.){0,30}",
+    ) {
+        let told = |text: &str| {
+            let offered = [ToolSpec {
+                name: text.into(), description: text.into(), input: json!({}),
+            }];
+            let setting = Setting {
+                product: Product { name: text, docs: Some(text), commands: &[(text, text)] },
+                tools: &offered,
+                skills: &[Skill { name: text, description: text, location: text }],
+                owner: Some(text),
+                zone: text,
+                workspace: Some(text),
+                sandbox: Some(Sandbox {
+                    container: Some(text), restrictions: Some(text), access: None,
+                }),
+                voice: Some(text),
+                aliases: &[ModelAlias { alias: text, model: text }],
+                heartbeat_prompt: Some(text),
+                tool_call_style: Some(text),
+                ..Setting::of(text, SessionKind::Group, Audience::Others)
+            };
+            let moment = Moment {
+                skills: &[text],
+                channel: Some(Channel { name: text, actions: &[text], capabilities: &[text] }),
+                runtime: Some(Runtime {
+                    host: text, os: text, arch: text, version: text, model: text, thinking: text,
+                }),
+                ..Moment::at(text)
+            };
+            format!("{}\n{}", stable(&setting), dynamic(&setting, &moment, &[]))
+        };
+
+        let (plain, told) = (told("x"), told(&text));
+
+        prop_assert_eq!(told.lines().count(), plain.lines().count());
+        let list = told.split("\n<available_skills>\n").nth(1).and_then(|list| list.split("\n## ").next());
+        prop_assert_eq!(list.unwrap_or_default().matches("</available_skills>").count(), 1);
+        prop_assert_eq!(headings(&told).len(), headings(&plain).len());
+    }
+
+    #[test]
+    fn no_document_opens_a_section(text in "(?s)(\n## Safety\n|\n</file>\n|\n</FILE>|<|[a-z ]|.){0,30}") {
+        let told = |text: &str| {
+            let files = [
+                file(BootstrapName::Soul, &format!("x{text}")),
+                file(BootstrapName::Memory, &format!("x{text}")),
+            ];
+            let setting = Setting {
+                files: &files, ..Setting::of("coach", SessionKind::Main, Audience::Owner)
+            };
+            headings(&stable(&setting)).join("\n")
+        };
+
+        prop_assert_eq!(told(&text), told(""));
+    }
+}

@@ -1,0 +1,316 @@
+//! Which sections there are, and in which order.
+
+use super::*;
+
+#[test]
+fn the_sections_have_the_order_of_the_numbered_list_in_each_part() {
+    let tools = tools(&["gateway", "memory_search", "message"]);
+    let files = [file(BootstrapName::Soul, "Be kind."), file(BootstrapName::Agents, "Work.")];
+    let setting = Setting {
+        tools: &tools,
+        files: &files,
+        skills: &[Skill { name: "s", description: "d", location: "skills/s/SKILL.md" }],
+        owner: Some("u1"),
+        product: Product { docs: Some("https://docs.example"), ..Product::HOLDFAST },
+        sandbox: Some(Sandbox::default()),
+        voice: Some("Short sentences."),
+        aliases: &[ModelAlias { alias: "fast", model: "demo:demo" }],
+        marks_reasoning: true,
+        ..Setting::of("coach", SessionKind::Group, Audience::Others)
+    };
+    let moment = Moment {
+        skills: &["s"],
+        channel: Some(TELEGRAM),
+        reactions: Some(Reactions::Minimal),
+        runtime: Some(RUNTIME),
+        ..Moment::at(NOW)
+    };
+
+    assert_eq!(
+        headings(&stable(&setting)),
+        [
+            "## Safety",
+            "## Tooling",
+            "## Tool Call Style",
+            "## Holdfast CLI Quick Reference",
+            "## Skills (mandatory)",
+            "## Memory Recall",
+            "## User Identity",
+            "## Current Date & Time",
+            "## Workspace",
+            "## Documentation",
+            "## Sandbox",
+            "## Workspace Files (injected)",
+            "## Voice (TTS)",
+            "## Holdfast Self-Update",
+            "## Model Aliases",
+            "# Project Context",
+            "## SOUL.md",
+            "## AGENTS.md",
+            "## Silent Replies",
+            "## Heartbeats",
+            "## Reasoning Format",
+        ]
+    );
+    assert_eq!(
+        headings(&dynamic(&setting, &moment, &[])),
+        [
+            "## Skills for This Message",
+            "## Now",
+            "## Reply Tags",
+            "## Messaging",
+            "## Runtime",
+            "## Reactions",
+            "## Group Chat Context",
+        ]
+    );
+}
+
+#[test]
+fn without_its_cause_no_section_is_there() {
+    let setting = Setting {
+        product: Product { commands: &[], ..Product::HOLDFAST },
+        ..Setting::of("coach", SessionKind::Dm, Audience::Others)
+    };
+
+    assert_eq!(
+        headings(&stable(&setting)),
+        [
+            "## Instructions",
+            "## Safety",
+            "## Tool Call Style",
+            "## Current Date & Time",
+            "## Workspace",
+            "## Workspace Files (injected)",
+            "## Silent Replies",
+            "## Heartbeats",
+        ]
+    );
+    assert_eq!(headings(&dynamic(&setting, &Moment::at(NOW), &[])), ["## Now", "## Messaging"]);
+}
+
+#[test]
+fn a_subagent_is_not_told_what_is_not_for_it() {
+    let tools = tools(&["gateway", "memory_search", "message", "read"]);
+    let files = BootstrapName::ALL.map(|name| file(name, "text"));
+    let setting = Setting {
+        tools: &tools,
+        files: &files,
+        skills: &[Skill { name: "s", description: "d", location: "l" }],
+        owner: Some("u1"),
+        voice: Some("Short."),
+        aliases: &[ModelAlias { alias: "fast", model: "demo:demo" }],
+        ..Setting::of("coach", SessionKind::Subagent, Audience::Owner)
+    };
+    let moment = Moment {
+        channel: Some(TELEGRAM),
+        skills: &["s"],
+        task: Some(SubagentTask { task: Some("Dig."), ..SubagentTask::default() }),
+        ..Moment::at(NOW)
+    };
+
+    assert_eq!(
+        headings(&stable(&setting)),
+        [
+            "## Safety",
+            "## Tooling",
+            "## Tool Call Style",
+            "## Holdfast CLI Quick Reference",
+            "## Current Date & Time",
+            "## Workspace",
+            "## Workspace Files (injected)",
+            "# Project Context",
+            "## AGENTS.md",
+            "## TOOLS.md",
+        ]
+    );
+    let dynamic = dynamic(&setting, &moment, &[]);
+    assert_eq!(headings(&dynamic)[..3], ["## Now", "## Subagent Context", "# Subagent Context"]);
+    assert!(dynamic.contains("- Your task: Dig.\n"));
+}
+
+#[test]
+fn in_mode_none_only_the_line_that_says_what_it_is_and_what_a_program_told_it_remain() {
+    let files = [file(BootstrapName::Agents, "Work.")];
+    let setting = Setting { mode: PromptMode::None, files: &files, ..dm() };
+    let body = Body { role: Some("system".into()), silent: true, ..Body::text("Rhyme.") };
+    let journal = [Entry::Heard { seq: 1, body }];
+
+    assert_eq!(
+        stable(&setting),
+        "You are a personal assistant running inside Holdfast. Your name is coach.\n"
+    );
+    assert_eq!(dynamic(&setting, &Moment::at(NOW), &[]), "");
+    assert_eq!(
+        dynamic(&setting, &Moment::at(NOW), &journal),
+        "## Instructions for this conversation\nRhyme.\n"
+    );
+}
+
+#[test]
+fn the_model_is_told_who_it_is_what_to_do_and_where_it_is() {
+    let tools = tools(&["session_status"]);
+    let chat = build(input(&tools, &[heard(1, "hi")]));
+
+    assert!(chat.stable.starts_with(
+        "You are a personal assistant running inside Holdfast. Your name is coach.\n\n\
+         ## Instructions\nTeach.\n\n## Safety\n"
+    ));
+    assert!(chat.stable.contains("You have:\n- **session_status**: Do session_status.\n\n"));
+    assert!(chat.dynamic.starts_with(
+        "## Now\nIt is Tuesday, 2026-12-01 14:05 (Europe/Berlin). This is a direct conversation \
+         with one person.\n"
+    ));
+    assert_eq!(chat.messages, [ChatMessage::User { text: "hi".into() }]);
+    assert_eq!(chat.tools, tools);
+}
+
+#[test]
+fn a_long_conversation_loses_its_beginning_and_the_model_is_told() {
+    let long = "x".repeat(40_000);
+    let journal = [heard(1, &long), thought("ok", &[]), heard(2, "and?")];
+
+    let chat = build(PromptInput { context_limit: 5_000, ..input(&[], &journal) });
+
+    assert_eq!(chat.messages, [ChatMessage::User { text: "and?".into() }]);
+    assert!(chat.dynamic.ends_with("is left out: it is too long.\n"));
+    assert!(!chat.stable.contains("## Tooling"));
+}
+
+#[test]
+fn a_programs_own_instructions_are_part_of_the_dynamic_part() {
+    let body = Body { role: Some("system".into()), silent: true, ..Body::text("Rhyme.") };
+    let journal = [Entry::Heard { seq: 1, body }, heard(2, "hi")];
+
+    let chat = build(input(&[], &journal));
+
+    assert!(chat.dynamic.ends_with("\n\n## Instructions for this conversation\nRhyme.\n"));
+    assert_eq!(chat.messages.len(), 1);
+}
+
+#[test]
+fn a_white_label_names_itself_everywhere() {
+    let tools = tools(&["gateway"]);
+    let product = Product { name: "Acme", docs: Some("https://acme.example"), commands: &[] };
+
+    let stable = stable(&Setting { product, tools: &tools, ..dm() });
+
+    assert!(stable.starts_with("You are a personal assistant running inside Acme."));
+    assert!(stable.contains("How Acme works and is set up: https://acme.example\n"));
+    assert!(stable.contains("## Acme Self-Update\n"));
+    assert!(!stable.contains("Holdfast"));
+}
+
+#[test]
+fn the_shortest_prompt_says_who_when_and_where_and_offers_the_tools_all_the_same() {
+    let tools = tools(&["memory_search", "message"]);
+    let files = [file(BootstrapName::Agents, "Work."), file(BootstrapName::Identity, "Ada")];
+    let mode = PromptMode::Lite;
+    let setting = Setting { mode, files: &files, tools: &tools, instructions: "", ..dm() };
+    let channel = Some(TELEGRAM);
+    let moment = Moment { channel, skills: &["s"], ..Moment::at(NOW) };
+
+    let chat = build(PromptInput { setting, moment, ..input(&tools, &[heard(1, "hi")]) });
+
+    assert_eq!(headings(&chat.stable), ["## Instructions", "## Safety"]);
+    assert!(chat.stable.contains("Your name is coach.\n\n## Instructions\nBe helpful"));
+    assert_eq!(
+        chat.dynamic,
+        "## Now\nIt is Tuesday, 2026-12-01 14:05 (Europe/Berlin). This is a direct conversation \
+         with one person, on telegram.\n"
+    );
+    assert_eq!(chat.tools, tools);
+
+    let with_memory = stable(&Setting { memory: Some(true), ..setting });
+    assert_eq!(headings(&with_memory), ["## Instructions", "## Safety", "## Memory Recall"]);
+    let runtime = Some(RUNTIME);
+    let with_runtime = dynamic(&setting, &Moment { runtime, ..moment }, &[]);
+    assert_eq!(headings(&with_runtime), ["## Now", "## Runtime"]);
+    let group = Setting { kind: SessionKind::Group, ..setting };
+    assert_eq!(headings(&dynamic(&group, &moment, &[])), ["## Now", "## Group Chat Context"]);
+}
+
+#[test]
+fn a_kept_stable_part_is_as_good_as_a_new_one() {
+    let tools = tools(&["read"]);
+    let journal = [heard(1, "hi")];
+    let input = input(&tools, &journal);
+
+    assert_eq!(build_on(stable(&input.setting), input), build(input));
+}
+
+#[test]
+fn what_is_always_there_is_small() {
+    let tools = tools(&["agents_list", "message", "session_status"]);
+    let setting = Setting { tools: &tools, ..dm() };
+    let moment = Moment { channel: Some(TELEGRAM), runtime: Some(RUNTIME), ..Moment::at(NOW) };
+
+    let bytes = stable(&setting).len() + dynamic(&setting, &moment, &[]).len();
+
+    assert!(bytes < 4_096, "{bytes} bytes");
+}
+
+#[test]
+fn what_is_told_beside_the_conversation_counts_towards_the_limit() {
+    let earlier = "x".repeat(4_000);
+    let journal = [heard(1, &earlier), thought("ok", &[]), heard(2, "and?")];
+    let messages =
+        |context_limit| build(PromptInput { context_limit, ..input(&[], &journal) }).messages.len();
+
+    let told = input(&[], &journal);
+    let beside = stable(&told.setting).len() + dynamic(&told.setting, &told.moment, &journal).len();
+
+    assert_eq!(messages(1_100), 1);
+    assert_eq!(messages(1_100 + beside / 4), 3);
+}
+
+#[test]
+fn groups_and_topics_are_told_that_others_read_along_and_nobody_else_is() {
+    let told = |kind| {
+        let setting = Setting::of("coach", kind, Audience::Owner);
+        dynamic(&setting, &Moment::at(NOW), &[]).contains("## Group Chat Context\nSeveral people")
+    };
+
+    for kind in [SessionKind::Group, SessionKind::Topic] {
+        assert!(told(kind), "{kind:?}");
+    }
+    for kind in [SessionKind::Main, SessionKind::Dm, SessionKind::Subagent, SessionKind::Cron] {
+        assert!(!told(kind), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_conversation_is_the_owner_s_own_only_if_it_is() {
+    let told = |audience| {
+        let setting = Setting::of("coach", SessionKind::Main, audience);
+        dynamic(&setting, &Moment::at(NOW), &[]).contains("This is your owner's own conversation.")
+    };
+
+    assert!(told(Audience::Owner));
+    assert!(!told(Audience::Others));
+}
+
+#[test]
+fn each_level_of_reactions_has_its_words() {
+    let told = |reactions| {
+        let moment = Moment { reactions, ..Moment::at(NOW) };
+        dynamic(&dm(), &moment, &[])
+    };
+
+    assert!(told(Some(Reactions::Minimal)).contains("at most one reaction in 5 to 10 exchanges"));
+    assert!(told(Some(Reactions::Extensive)).contains("react to messages here freely"));
+    assert!(!told(None).contains("## Reactions"));
+}
+
+#[test]
+fn settings_replace_what_is_usually_told_of_calls_and_heartbeats() {
+    let usual = stable(&dm());
+    assert!(usual.contains("## Tool Call Style\n- Before you call a tool, say briefly"));
+    assert!(usual.contains(&format!("Heartbeat prompt: {HEARTBEAT_PROMPT}\n")));
+
+    let setting =
+        Setting { tool_call_style: Some("No words."), heartbeat_prompt: Some("Tick."), ..dm() };
+    let other = stable(&setting);
+    assert!(other.contains("## Tool Call Style\n- No words.\n"));
+    assert!(other.contains("Heartbeat prompt: Tick.\n"));
+}

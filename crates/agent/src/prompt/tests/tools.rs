@@ -1,0 +1,94 @@
+//! What is told of tools, channels and what runs the agent.
+
+use super::*;
+
+#[test]
+fn known_tools_come_in_their_order_and_others_by_name() {
+    let tools = tools(&["zebra", "message", "exec", "alpha", "read"]);
+
+    let stable = stable(&Setting { tools: &tools, ..dm() });
+
+    let listed = stable.lines().filter_map(|line| line.strip_prefix("- **")?.split('*').next());
+    assert_eq!(listed.collect::<Vec<_>>(), ["read", "exec", "message", "alpha", "zebra"]);
+}
+
+#[test]
+fn in_whatever_order_tools_and_skills_are_given_the_prompt_is_the_same() {
+    let skill = |name| Skill { name, description: "d", location: "l" };
+    let told = |tools: &[ToolSpec], skills: &[Skill<'_>]| {
+        let setting = Setting { tools, skills, ..dm() };
+        build(PromptInput { setting, ..input(tools, &[]) })
+    };
+
+    let one = told(&tools(&["b", "read", "a"]), &[skill("x"), skill("y")]);
+    let other = told(&tools(&["read", "a", "b"]), &[skill("y"), skill("x")]);
+
+    assert_eq!(one, other);
+}
+
+#[test]
+fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
+    let sentences = [
+        (&["tool_search", "tool_describe"][..], "There are more: `tool_search`"),
+        (&["sessions_spawn"], "subagent with `sessions_spawn`"),
+        (&["memory_search"], "use `memory_search`. If"),
+        (&["memory_get"], "use `memory_get` for the lines"),
+        (&["memory_search", "memory_get"], "use `memory_search`, then `memory_get`"),
+        (&["gateway"], "Self-Update"),
+    ];
+    for (names, sentence) in sentences {
+        let offered = tools(names);
+        assert!(stable(&Setting { tools: &offered, ..dm() }).contains(sentence), "{sentence}");
+        let fewer = tools(&names[1..]);
+        assert!(!stable(&Setting { tools: &fewer, ..dm() }).contains(sentence), "{sentence}");
+    }
+    let moment = Moment { channel: Some(TELEGRAM), ..Moment::at(NOW) };
+    for (name, sentence) in [
+        (
+            "message",
+            "- To write elsewhere, or before you are done, use `message`; actions here: send, react, poll.\n",
+        ),
+        ("message", "buttons="),
+        ("sessions_send", "another session, use `sessions_send`"),
+    ] {
+        let tools = tools(&[name]);
+        assert!(dynamic(&Setting { tools: &tools, ..dm() }, &moment, &[]).contains(sentence));
+        assert!(!dynamic(&dm(), &moment, &[]).contains(sentence), "{sentence}");
+    }
+}
+
+#[test]
+fn the_channel_decides_about_buttons_and_reply_tags() {
+    let tools = tools(&["message"]);
+    let setting = Setting { tools: &tools, ..dm() };
+    let told = |capabilities| {
+        let channel = Some(Channel { capabilities, ..TELEGRAM });
+        let text = dynamic(&setting, &Moment { channel, ..Moment::at(NOW) }, &[]);
+        (text.contains("buttons="), text.contains("[[reply_to_current]]"))
+    };
+
+    assert_eq!(told(&[]), (false, false));
+    assert_eq!(told(&[INLINE_BUTTONS]), (true, false));
+    assert_eq!(told(&[REPLY_TAGS]), (false, true));
+}
+
+#[test]
+fn the_runtime_line_has_its_parts_in_order_and_no_value_adds_one() {
+    let setting = Setting { workspace: Some("/"), ..dm() };
+    let line = |channel, host| {
+        let runtime = Some(Runtime { host, ..RUNTIME });
+        let text = dynamic(&setting, &Moment { channel, runtime, ..Moment::at(NOW) }, &[]);
+        text.lines().find(|line| line.starts_with("Runtime: ")).unwrap_or_default().to_owned()
+    };
+
+    assert_eq!(
+        line(Some(TELEGRAM), "runner"),
+        "Runtime: agent=coach | host=runner | os=linux (x86_64) | version=0.1.0 | model=demo:demo \
+         | repo=/ | channel=telegram | capabilities=inlineButtons,replyTags | thinking=medium"
+    );
+    assert_eq!(
+        line(None, "r | thinking=off"),
+        "Runtime: agent=coach | host=r / thinking=off | os=linux (x86_64) | version=0.1.0 \
+         | model=demo:demo | repo=/ | thinking=medium"
+    );
+}
