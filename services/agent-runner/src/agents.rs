@@ -8,9 +8,11 @@ use std::{
 };
 
 use anyhow::Context as _;
+use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
 use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
 use holdfast_llm::{Model, Models, OpenAi, Retrying};
-use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId};
+use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
+use holdfast_workspace::{Revision, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
@@ -35,6 +37,8 @@ pub(crate) struct Brief {
     pub(crate) agent: AgentId,
     pub(crate) name: AgentName,
     pub(crate) instructions: String,
+    /// The files that make it what it is, as they are now.
+    pub(crate) files: Vec<BootstrapFile>,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
     /// How finely its direct conversations are told apart.
@@ -59,6 +63,9 @@ pub(crate) enum Found {
 /// Agents and their models. The models of one provider share its connections.
 pub(crate) struct Agents {
     directory: Directory,
+    workspaces: Workspaces,
+    /// Where the files are that make an agent what it is.
+    paths: Vec<TreePath>,
     client: reqwest::Client,
     built_in: Models,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
@@ -80,7 +87,11 @@ struct Ready {
 
 impl Agents {
     /// Agents as the directory knows them; `built_in` are providers that no tenant sets up.
-    pub(crate) fn new(directory: Directory, built_in: Models) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        directory: Directory,
+        workspaces: Workspaces,
+        built_in: Models,
+    ) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let client = reqwest::Client::builder()
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
@@ -90,7 +101,17 @@ impl Agents {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .context("no https client can be built: are ca certificates installed?")?;
-        Ok(Self { directory, client, built_in, ready: Mutex::default(), kept: Mutex::default() })
+        let paths = BootstrapName::ALL.iter().map(|name| name.path().parse());
+        let paths = paths.collect::<Result<Vec<TreePath>, _>>()?;
+        Ok(Self {
+            directory,
+            workspaces,
+            paths,
+            client,
+            built_in,
+            ready: Mutex::default(),
+            kept: Mutex::default(),
+        })
     }
 
     /// An agent and its model, as they are now or were a second ago; `model` goes before its own.
@@ -145,6 +166,7 @@ impl Agents {
                 return Ok(Found::NoModel);
             }
         };
+        let files = self.files(tenant, agent.id).await?;
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
@@ -152,6 +174,7 @@ impl Agents {
             agent: agent.id,
             name: agent.name,
             instructions: agent.instructions,
+            files,
             tools: agent.settings.tools,
             dm_scope: agent.settings.dm_scope,
             zone,
@@ -159,6 +182,22 @@ impl Agents {
             model_id,
             model,
         })))
+    }
+
+    /// The files that make an agent what it is. A new agent gets its first ones here.
+    async fn files(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<BootstrapFile>, Error> {
+        let mut found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
+        if found.is_empty() && self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
+            self.workspaces.seed(tenant, agent).await?;
+            found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
+        }
+        let file = |name: BootstrapName| {
+            let text = found.iter().find(|(path, _)| path.as_str() == name.path());
+            // What is no text is as good as not there, for a prompt.
+            let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
+            BootstrapFile { name, content }
+        };
+        Ok(BootstrapName::ALL.map(file).to_vec())
     }
 
     fn model(

@@ -10,8 +10,9 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
+use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -19,6 +20,7 @@ use tracing::info;
 use crate::{
     agents::Agents,
     config::Config,
+    files::Store,
     heartbeat,
     held::Held,
     http,
@@ -42,6 +44,7 @@ pub struct App {
     models: Models,
     held: Arc<Held>,
     tools: Registry,
+    workspaces: Workspaces,
 }
 
 impl App {
@@ -60,12 +63,15 @@ impl App {
         let locks = Locks::connect_lazy(&config.redis)?;
         let sessions = Sessions::new(pools.clone()).with_lease(config.runner.lease);
         let held = Arc::new(Held::default());
+        let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
         let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
         let mesh = Arc::new(mesh);
         let tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
-            .with(SessionsSend(mesh));
+            .with(SessionsSend(mesh))
+            .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
+            .disclosing(DIRECT.iter().copied());
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -80,6 +86,7 @@ impl App {
             models,
             held,
             tools,
+            workspaces,
         })
     }
 
@@ -130,6 +137,7 @@ impl App {
             models,
             held,
             tools,
+            workspaces,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -138,11 +146,11 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), models)?,
+            agents: Agents::new(directory.clone(), workspaces, models)?,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            tools: Toolbox::new(tools),
+            tools: Toolbox::new(tools)?,
             held,
             wake: Notify::new(),
             events: Notify::new(),

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{Effect, Entry, ToolCall};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -37,7 +37,7 @@ impl Turn<'_> {
             self.append(acts).await?;
             self.before_effect().await?;
         }
-        self.hold.desk().model = brief.model_id.to_string();
+        self.sit_down(brief);
         fail::point("runner.before_call").await;
         let began = Instant::now();
         let made = join_all(calls.iter().map(|call| self.make(brief, call)));
@@ -58,10 +58,16 @@ impl Turn<'_> {
         Ok(())
     }
 
+    /// Lays out what the tools of this step need to know.
+    fn sit_down(&self, brief: &Brief) {
+        let mut desk = self.hold.desk();
+        desk.model = brief.model_id.to_string();
+        desk.audience = audience(self.kind, brief.dm_scope);
+    }
+
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         // Names that no tool has come from the model: they may say anything.
-        let known = self.worker.tools.is_known(&call.tool);
-        let tool = if known { call.tool.as_str() } else { "unknown" };
+        let tool = self.worker.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
@@ -115,10 +121,21 @@ impl Turn<'_> {
         }))
     }
 
-    /// The tools that the agent, and the messages that it answers, may use.
-    fn allowed(&self, brief: &Brief) -> Allowed {
-        let specs = self.worker.tools.specs(brief.tools.as_deref()).into_iter();
-        let names = specs.map(|spec| spec.name);
-        Allowed::only(names.filter(|name| self.journal.allows(name)))
+    /// The tools that whoever speaks in this turn may have used.
+    pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
+        let desk = self.hold.desk();
+        let place = desk.place.as_ref();
+        let mut lists = self.journal.narrowed();
+        lists.extend(brief.tools.clone());
+        let subject = Subject {
+            is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
+            channel: place.map(|place| place.channel.clone()),
+            chat: place.map(|place| place.chat.clone()),
+            model: Some(brief.model_id.clone()),
+            messages: lists,
+            ..Subject::new(self.kind)
+        };
+        drop(desk);
+        self.worker.tools.allowed(&subject)
     }
 }

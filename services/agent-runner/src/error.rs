@@ -41,6 +41,13 @@ impl Error {
     }
 }
 
+impl From<holdfast_workspace::Error> for Error {
+    fn from(error: holdfast_workspace::Error) -> Self {
+        let kind = error.kind();
+        Self::Agents(error.into(), kind)
+    }
+}
+
 impl From<holdfast_session::Error> for Error {
     fn from(error: holdfast_session::Error) -> Self {
         if error.is_fenced() {
@@ -65,7 +72,10 @@ impl Fault for Error {
 fn kind_of(failure: &anyhow::Error) -> Kind {
     let kind = failure.chain().find_map(|cause| {
         let session = cause.downcast_ref::<holdfast_session::Error>().map(Fault::kind);
-        session.or_else(|| cause.downcast_ref::<holdfast_directory::Error>().map(Fault::kind))
+        let files = cause.downcast_ref::<holdfast_workspace::Error>().map(Fault::kind);
+        session
+            .or(files)
+            .or_else(|| cause.downcast_ref::<holdfast_directory::Error>().map(Fault::kind))
     });
     kind.unwrap_or(Kind::Internal)
 }

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
 use holdfast_types::{SessionId, SessionKind, Target};
@@ -34,16 +35,30 @@ pub(crate) struct Signal {
 }
 
 /// What the tools of a turn need to know of it, and leave behind.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Desk {
     /// What kind of conversation it is.
     pub(crate) kind: Option<SessionKind>,
+    /// Who reads along.
+    pub(crate) audience: Audience,
     /// Where it is held, if on a channel.
     pub(crate) place: Option<Target>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
+}
+
+impl Default for Desk {
+    fn default() -> Self {
+        Self {
+            kind: None,
+            audience: Audience::Others,
+            place: None,
+            model: String::new(),
+            outbox: Vec::new(),
+        }
+    }
 }
 
 /// A session that this process holds.

@@ -12,7 +12,7 @@ use holdfast_session::{Append, Appended, Completed, Completion, Loaded, Sessions
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
-use crate::{error::Error, fail, held::Hold, worker::is_allowed};
+use crate::{error::Error, fail, held::Hold};
 
 /// Between tries of a write that may have been made.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -58,15 +58,16 @@ impl Journal {
         cost(self.turn()).2
     }
 
-    /// Whether the messages of this turn let it use a tool: each that names tools narrows them.
-    pub(crate) fn allows(&self, tool: &str) -> bool {
-        self.turn().iter().all(|entry| match entry {
-            Entry::Heard { body, .. } => is_allowed(body.tools.as_deref(), tool),
+    /// The tools that messages of this turn name: each that names tools narrows them.
+    pub(crate) fn narrowed(&self) -> Vec<Vec<String>> {
+        let named = self.turn().iter().filter_map(|entry| match entry {
+            Entry::Heard { body, .. } => body.tools.clone(),
             Entry::Thought { .. }
             | Entry::Called { .. }
             | Entry::Returned { .. }
-            | Entry::Noted { .. } => true,
-        })
+            | Entry::Noted { .. } => None,
+        });
+        named.collect()
     }
 
     /// What the turn cost so far.

@@ -19,6 +19,7 @@
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
+//! | `files.rs` | the agent's files, as its tools see them |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -39,6 +40,7 @@ mod config;
 mod deltas;
 mod error;
 mod fail;
+mod files;
 mod finish;
 mod heartbeat;
 mod held;

@@ -52,7 +52,7 @@ impl Inside {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let desk = hold.desk();
         let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
-        Ok(Desk { kind, place, model, outbox: Vec::new() })
+        Ok(Desk { kind, place, model, ..Desk::default() })
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.

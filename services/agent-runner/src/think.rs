@@ -27,6 +27,14 @@ enum Asked {
     Unwanted,
 }
 
+/// Whether a tool only tells of others.
+fn is_meta(tool: &str) -> bool {
+    matches!(tool, "tool_search" | "tool_describe")
+}
+
+/// Where an agent's files are, as its tools name the place.
+const WORKSPACE: &str = "/workspace";
+
 impl Turn<'_> {
     /// Asks the model, and stores what it says; `Some` if that ends the turn.
     pub(crate) async fn think(
@@ -89,8 +97,13 @@ impl Turn<'_> {
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
-            tools = self.worker.tools.specs(brief.tools.as_deref());
-            tools.retain(|tool| self.journal.allows(&tool.name));
+            let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
+            // Who names an agent's tools wants it to see them; of all there are it sees a few.
+            tools = match brief.tools {
+                Some(_) => registry.specs(),
+                None => registry.offered(&allowed),
+            };
+            tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));
         }
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
@@ -100,6 +113,8 @@ impl Turn<'_> {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
             tools: &tools,
+            files: &brief.files,
+            workspace: Some(WORKSPACE),
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
@@ -184,7 +199,7 @@ impl Turn<'_> {
 
 /// Who reads along. Whose direct conversation it is nobody has told, so that it is taken for a
 /// stranger's, and so is the main one where direct conversations are led into it.
-const fn audience(kind: SessionKind, scope: DmScope) -> Audience {
+pub(crate) const fn audience(kind: SessionKind, scope: DmScope) -> Audience {
     match kind {
         SessionKind::Heartbeat => Audience::Owner,
         SessionKind::Main => match scope {

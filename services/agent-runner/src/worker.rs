@@ -1,15 +1,17 @@
 //! What every turn of this process shares.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
+use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Subject};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
-use holdfast_tools::Registry;
-use holdfast_types::{Effect, RunnerId, ToolSpec};
+use holdfast_tools::{Allowed, Registry};
+use holdfast_types::{Effect, RunnerId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::{agents::Agents, config::Runner, held::Held};
 
@@ -37,21 +39,28 @@ pub(crate) struct Worker {
     pub(crate) giving_up: CancellationToken,
 }
 
-/// The tools, and what models are told of them.
+/// The tools, and who may use which.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     registry: Registry,
-    specs: Vec<ToolSpec>,
-    effects: HashMap<String, Effect>,
+    policy: Compiled,
 }
 
 impl Toolbox {
-    /// Reads what the tools say of themselves, once.
-    pub(crate) fn new(registry: Registry) -> Self {
-        let specs = registry.specs();
-        let effect = |spec: &ToolSpec| (spec.name.clone(), registry.effect(&spec.name));
-        let effects = specs.iter().map(effect).collect();
-        Self { registry, specs, effects }
+    /// Binds the policy to the tools that there are, once.
+    ///
+    /// # Errors
+    ///
+    /// If the policy names what no tool could be called.
+    pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
+        let tools = registry.specs().into_iter().map(|spec| policy::Tool::native(&spec.name));
+        let (catalog, warnings) = Catalog::new(tools);
+        for warning in warnings {
+            warn!(%warning, "a tool was left out");
+        }
+        let own = policy::Settings::default();
+        let policy = Compiled::new(Arc::new(catalog), &Defaults::default(), &own, &own)?;
+        Ok(Self { registry, policy })
     }
 
     /// The tools, to call them.
@@ -59,26 +68,20 @@ impl Toolbox {
         &self.registry
     }
 
-    /// What a model is told of the tools that its agent may use.
-    pub(crate) fn specs(&self, allowed: Option<&[String]>) -> Vec<ToolSpec> {
-        let may = |spec: &&ToolSpec| is_allowed(allowed, &spec.name);
-        self.specs.iter().filter(may).cloned().collect()
+    /// The tools that a turn may use.
+    pub(crate) fn allowed(&self, subject: &Subject) -> Allowed {
+        Allowed::only(self.policy.view(subject).offered())
     }
 
-    /// Whether there is a tool of that name.
-    pub(crate) fn is_known(&self, name: &str) -> bool {
-        self.effects.contains_key(name)
+    /// The name under which a tool is known, whatever it is called by; `None` if there is none.
+    pub(crate) fn known(&self, name: &str) -> Option<&'static str> {
+        self.registry.canonical(name)
     }
 
     /// What a call may change: anything, unless the tool says otherwise.
     pub(crate) fn effect(&self, name: &str) -> Effect {
-        self.effects.get(name).copied().unwrap_or(Effect::Acts)
+        self.registry.effect(name)
     }
-}
-
-/// `None` allows all tools, an empty list none.
-pub(crate) fn is_allowed(allowed: Option<&[String]>, tool: &str) -> bool {
-    allowed.is_none_or(|allowed| allowed.iter().any(|name| name == tool))
 }
 
 #[cfg(test)]
@@ -86,17 +89,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_list_allows_all_tools_and_an_empty_one_none() {
-        assert!(is_allowed(None, "message"));
-        assert!(!is_allowed(Some(&[]), "message"));
-        assert!(is_allowed(Some(&["message".to_owned()]), "message"));
-    }
-
-    #[test]
     fn a_tool_that_is_not_there_acts() {
-        let tools = Toolbox::new(Registry::default());
+        let tools = Toolbox::new(Registry::default()).unwrap();
 
         assert_eq!(tools.effect("rm"), Effect::Acts);
-        assert!(tools.specs(None).is_empty());
+        assert_eq!(tools.known("rm"), None);
     }
 }

@@ -1,0 +1,182 @@
+//! The agent's files, as its tools see them from inside a turn.
+//!
+//! Who speaks with the agent decides what of them there is (spec BST-005, C-07,
+//! C-39): what it noted for its owner is not there in a conversation with
+//! others, and what makes it who it is can be changed in its owner's alone.
+
+use std::sync::Arc;
+
+use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
+use holdfast_tools::{Call, Change, Committed, File, FileEdit, FileLine, Files, FilesError};
+use holdfast_types::{Fault as _, Kind, SessionKind, TreePath};
+use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspaces};
+
+use crate::held::Held;
+
+/// Where an agent keeps its notes of what its owner said.
+const NOTES: &str = "memory/";
+
+/// The files of the agents whose turns are held here.
+#[derive(Debug)]
+pub(crate) struct Store {
+    workspaces: Workspaces,
+    held: Arc<Held>,
+}
+
+impl Store {
+    pub(crate) const fn new(workspaces: Workspaces, held: Arc<Held>) -> Self {
+        Self { workspaces, held }
+    }
+
+    fn place(&self, call: &Call) -> Result<(SessionKind, Audience), FilesError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        let desk = hold.desk();
+        Ok((desk.kind.unwrap_or(SessionKind::Global), desk.audience))
+    }
+
+    /// Whether a file is there for whoever speaks with the agent.
+    fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
+        let (kind, audience) = self.place(call)?;
+        Ok(is_seen(kind, audience, path))
+    }
+
+    fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+        let (kind, audience) = self.place(call)?;
+        let is_own = BootstrapName::of(path).is_some() || is_note(path);
+        if is_own && (audience != Audience::Owner || !is_seen(kind, audience, path)) {
+            return Err(FilesError::Invalid(format!(
+                "`{path}` is changed in a conversation with your owner only, and this is none"
+            )));
+        }
+        Ok(())
+    }
+
+    async fn diff(
+        &self,
+        call: &Call,
+        committed: &holdfast_workspace::Committed,
+    ) -> Result<Committed, FilesError> {
+        let to = committed.revision;
+        let from = Revision::from((to.number() - 1).max(0));
+        let diff = match committed.changed {
+            0 => String::new(),
+            _ => {
+                let diff = self.workspaces.diff(call.tenant, call.agent, from, to, None).await;
+                diff.map_err(told)?.to_string()
+            }
+        };
+        Ok(Committed { revision: to.to_string(), diff })
+    }
+}
+
+impl Files for Store {
+    async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
+        if !self.may_see(call, path)? {
+            return Ok(None);
+        }
+        let path = tree_path(path)?;
+        let found = self.workspaces.read(call.tenant, call.agent, &path, None).await;
+        let found = found.map_err(told)?;
+        Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
+    }
+
+    async fn list(&self, call: &Call, directory: &str) -> Result<Vec<FileLine>, FilesError> {
+        let within = match directory {
+            "" => None,
+            directory => Some(tree_path(directory)?),
+        };
+        let (kind, audience) = self.place(call)?;
+        let listed = self.workspaces.list(call.tenant, call.agent, None, within.as_ref()).await;
+        let seen = listed.map_err(told)?.into_iter();
+        let seen = seen.filter(|file| is_seen(kind, audience, file.path.as_str()));
+        Ok(seen
+            .map(|file| FileLine {
+                path: file.path.to_string(),
+                size: file.size,
+                changed: file.changed_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
+            })
+            .collect())
+    }
+
+    async fn committed(&self, call: &Call) -> Result<Option<Committed>, FilesError> {
+        let found = self.workspaces.committed(call.tenant, call.agent, &call.key).await;
+        match found.map_err(told)? {
+            Some(committed) => Ok(Some(self.diff(call, &committed).await?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn commit(&self, call: &Call, change: Change) -> Result<Committed, FilesError> {
+        let Change { edits, reason } = change;
+        for edit in &edits {
+            self.check_change(call, &edit.path)?;
+        }
+        let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
+        let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
+        let by = by.with_key(&call.key);
+        let committed = self.workspaces.commit(call.tenant, call.agent, &by, edits).await;
+        self.diff(call, &committed.map_err(told)?).await
+    }
+}
+
+fn is_note(path: &str) -> bool {
+    path.starts_with(NOTES) || path == NOTES.trim_end_matches('/')
+}
+
+fn is_seen(kind: SessionKind, audience: Audience, path: &str) -> bool {
+    match BootstrapName::of(path) {
+        Some(name) => may_load(kind, audience, name),
+        None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),
+        None => true,
+    }
+}
+
+fn edit(edit: FileEdit) -> Result<Edit, FilesError> {
+    let FileEdit { path, base, content } = edit;
+    let path = tree_path(&path)?;
+    let base = match base {
+        Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(told)?),
+        None => Base::Absent,
+    };
+    Ok(match content {
+        Some(content) => Edit::Put { path, content, base },
+        None => Edit::Delete { path, base },
+    })
+}
+
+fn tree_path(path: &str) -> Result<TreePath, FilesError> {
+    path.parse()
+        .map_err(|error: holdfast_types::InvalidPath| FilesError::Invalid(error.to_string()))
+}
+
+fn told(error: Error) -> FilesError {
+    match &error {
+        Error::Clash { path, .. } => FilesError::Conflict(path.to_string()),
+        _ => match error.kind() {
+            Kind::Exhausted => FilesError::Limit(error.to_string()),
+            Kind::Invalid | Kind::NotFound | Kind::Conflict => {
+                FilesError::Invalid(error.to_string())
+            }
+            Kind::Unauthenticated | Kind::Forbidden | Kind::Unavailable | Kind::Internal => {
+                FilesError::Broken(error.into())
+            }
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_for_the_owner_is_not_there_for_others() {
+        for path in ["MEMORY.md", "memory/2026-12-01.md", "memory"] {
+            assert!(is_seen(SessionKind::Main, Audience::Owner, path), "{path}");
+            assert!(!is_seen(SessionKind::Group, Audience::Others, path), "{path}");
+            assert!(!is_seen(SessionKind::Dm, Audience::Others, path), "{path}");
+        }
+        assert!(is_seen(SessionKind::Group, Audience::Others, "notes/memory.txt"));
+        assert!(is_seen(SessionKind::Dm, Audience::Others, "SOUL.md"));
+    }
+}
