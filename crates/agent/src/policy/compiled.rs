@@ -80,6 +80,19 @@ pub(crate) struct ModelKey {
     model: Option<String>,
 }
 
+/// A turn's model, in lower case.
+#[derive(Debug)]
+pub(crate) struct Model {
+    provider: String,
+    id: String,
+}
+
+impl Model {
+    pub(crate) fn new(model: &ModelId) -> Self {
+        Self { provider: model.provider().to_lowercase(), id: model.id().to_lowercase() }
+    }
+}
+
 impl ModelKey {
     fn new(key: &str) -> Self {
         let key = key.trim().to_lowercase();
@@ -91,9 +104,9 @@ impl ModelKey {
         }
     }
 
-    pub(crate) fn is_of(&self, model: &ModelId) -> bool {
-        glob::matches(&self.provider, &model.provider().to_lowercase())
-            && self.model.as_ref().is_none_or(|key| glob::matches(key, &model.id().to_lowercase()))
+    pub(crate) fn is_of(&self, model: &Model) -> bool {
+        glob::matches(&self.provider, &model.provider)
+            && self.model.as_ref().is_none_or(|key| glob::matches(key, &model.id))
     }
 
     /// How closely it names a model: the closest one's profile counts.

@@ -49,6 +49,11 @@ impl ToolSet {
         }
     }
 
+    /// Whether both have something.
+    pub(crate) fn meets(&self, other: &Self) -> bool {
+        self.words.iter().zip(&other.words).any(|(word, other)| word & other != 0)
+    }
+
     /// What both have.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let words = self.words.iter().zip(&other.words).map(|(word, other)| word & other);
@@ -96,6 +101,7 @@ mod tests {
             prop_assert_eq!(list(&both), &a | &b);
             prop_assert_eq!(list(&set(&a).and(&set(&b))), &a & &b);
             prop_assert_eq!(list(&set(&a).without(&set(&b))), &a - &b);
+            prop_assert_eq!(set(&a).meets(&set(&b)), !a.is_disjoint(&b));
             prop_assert_eq!(set(&a).is_empty(), a.is_empty());
             prop_assert!((0..160).all(|at| set(&a).contains(at) == a.contains(&at)));
             prop_assert_eq!(ToolSet::full(150).iter().count(), 150);

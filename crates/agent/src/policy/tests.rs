@@ -20,6 +20,12 @@ fn catalog() -> Arc<Catalog> {
     for (name, origin) in [
         ("jira_search", Origin::Plugin("jira".into())),
         ("jira_create", Origin::Plugin("jira".into())),
+        ("telegram_poll", Origin::Plugin("telegram".into())),
+        ("telegram_sticker", Origin::Plugin("telegram".into())),
+        ("slack_huddle", Origin::Plugin("slack".into())),
+        ("slack_workflow", Origin::Plugin("slack".into())),
+        ("wecom_approval", Origin::Plugin("wecom".into())),
+        ("wecom_meeting", Origin::Plugin("wecom".into())),
         ("mcp_github_issues", Origin::Mcp("github".into())),
         ("mcp_weather_今天", Origin::Mcp("weather".into())),
     ] {
@@ -61,5 +67,5 @@ fn told(view: &View<'_>, tool: &str) -> String {
 
 #[test]
 fn the_catalogue_that_these_tests_stand_on_lost_no_tool() {
-    assert_eq!(catalog().len(), 34);
+    assert_eq!(catalog().len(), 40);
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{
     action::FsScope,
     catalog::Catalog,
-    compiled::{Compiled, ModelKey},
+    compiled::{Compiled, Model, ModelKey},
     decision::{Decision, List, Place, Rule},
     entry::{Entry, Mode},
     explain::Explanation,
@@ -56,9 +56,10 @@ impl<'c> View<'c> {
             allowed,
             removals: Vec::new(),
         };
-        view.profiles(subject);
-        view.global(subject);
-        view.agent(subject);
+        let model = subject.model.as_ref().map(Model::new);
+        view.profiles(model.as_ref());
+        view.global(model.as_ref());
+        view.agent(subject, model.as_ref());
         view.chat(subject);
         view.sandbox();
         view.subagent(subject);
@@ -67,11 +68,11 @@ impl<'c> View<'c> {
     }
 
     /// Layers 1 and 2.
-    fn profiles(&mut self, subject: &Subject) {
+    fn profiles(&mut self, model: Option<&Model>) {
         let compiled = self.compiled;
         self.keep(Layer::Profile, compiled.profile.profile.as_ref());
         let closest = |scope: &'c super::compiled::Scope| {
-            let model = subject.model.as_ref()?;
+            let model = model?;
             let with_profile = scope
                 .providers
                 .iter()
@@ -83,17 +84,17 @@ impl<'c> View<'c> {
     }
 
     /// Layers 3 and 4.
-    fn global(&mut self, subject: &Subject) {
+    fn global(&mut self, model: Option<&Model>) {
         let compiled = self.compiled;
         self.sift(Layer::Global, &compiled.tenant.own);
         self.keep(Layer::Global, compiled.tenant.only.as_ref());
-        let Some(model) = &subject.model else { return };
+        let Some(model) = model else { return };
         let of_model = |(key, _): &&'c (ModelKey, Sieve)| key.is_of(model);
         let tenants = || compiled.tenant.providers.iter().filter(of_model);
-        let lifting = tenants().chain(compiled.agent.providers.iter().filter(of_model));
-        let lifts = self.lifted(lifting.map(|(_, sieve)| sieve));
         for (key, denied) in &compiled.defaults.providers {
-            if key.is_of(model) {
+            if key.is_of(model) && self.allowed.meets(&denied.set) {
+                let agents = compiled.agent.providers.iter().filter(of_model);
+                let lifts = self.lifted(tenants().chain(agents).map(|(_, sieve)| sieve));
                 self.drop_unless(Layer::GlobalProvider, denied, &lifts);
             }
         }
@@ -103,7 +104,7 @@ impl<'c> View<'c> {
     }
 
     /// Layers 5 and 6.
-    fn agent(&mut self, subject: &Subject) {
+    fn agent(&mut self, subject: &Subject, model: Option<&Model>) {
         let compiled = self.compiled;
         self.sift(Layer::Agent, &compiled.agent.own);
         self.keep(Layer::Agent, compiled.agent.only.as_ref());
@@ -118,7 +119,7 @@ impl<'c> View<'c> {
             }
             self.narrow(Layer::Agent, List::Toolbox, listed);
         }
-        let Some(model) = &subject.model else { return };
+        let Some(model) = model else { return };
         for (key, sieve) in &compiled.agent.providers {
             if key.is_of(model) {
                 self.sift(Layer::AgentProvider, sieve);
@@ -178,7 +179,7 @@ impl<'c> View<'c> {
             if let Some(at) = compiled.catalog.place("sessions_spawn") {
                 spawn.insert(at);
             }
-            self.remove(Place::Layer(Layer::Subagent), By::Depth(depth), spawn);
+            self.remove(Place::Layer(Layer::Subagent), By::Depth(depth), &spawn);
         }
     }
 
@@ -193,7 +194,7 @@ impl<'c> View<'c> {
                 }
             }
             hidden.subtract(&shown);
-            self.remove(Place::Visibility, By::Filters, hidden);
+            self.remove(Place::Visibility, By::Filters, &hidden);
         }
     }
 
@@ -204,25 +205,25 @@ impl<'c> View<'c> {
     }
 
     fn sift(&mut self, layer: Layer, sieve: &'c Sieve) {
-        self.remove(Place::Layer(layer), By::Deny(&sieve.deny), sieve.deny.set.clone());
+        self.remove(Place::Layer(layer), By::Deny(&sieve.deny), &sieve.deny.set);
         self.keep(layer, sieve.allow.as_ref());
     }
 
     fn keep(&mut self, layer: Layer, covers: Option<&'c Covers>) {
         if let Some(covers) = covers {
             let rest = self.allowed.without(&covers.set);
-            self.remove(Place::Layer(layer), By::Allow(covers), rest);
+            self.remove(Place::Layer(layer), By::Allow(covers), &rest);
         }
     }
 
     fn narrow(&mut self, layer: Layer, list: List, listed: ToolSet) {
         let rest = self.allowed.without(&listed);
-        self.remove(Place::Layer(layer), By::List(list), rest);
+        self.remove(Place::Layer(layer), By::List(list), &rest);
     }
 
     fn drop_unless(&mut self, layer: Layer, denied: &'c Covers, lifts: &ToolSet) {
         let rest = denied.set.without(lifts);
-        self.remove(Place::Layer(layer), By::Deny(denied), rest);
+        self.remove(Place::Layer(layer), By::Deny(denied), &rest);
     }
 
     fn lifted(&self, sieves: impl Iterator<Item = &'c Sieve>) -> ToolSet {
@@ -234,9 +235,9 @@ impl<'c> View<'c> {
     }
 
     /// The only place that changes what is allowed, and it takes away.
-    fn remove(&mut self, place: Place, by: By<'c>, tools: ToolSet) {
-        let tools = self.allowed.and(&tools);
-        if !tools.is_empty() {
+    fn remove(&mut self, place: Place, by: By<'c>, tools: &ToolSet) {
+        if self.allowed.meets(tools) {
+            let tools = self.allowed.and(tools);
             self.allowed.subtract(&tools);
             self.removals.push(Removal { place, by, tools });
         }

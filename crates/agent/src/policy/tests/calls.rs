@@ -117,7 +117,8 @@ fn writing_to_what_an_agent_is_needs_approval() {
 #[test]
 fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
     let tenant = json!({"approvals": {
-        "tools": {"email": "never", "web_*": "always", "write": "never"}, "protected": ["plans"],
+        "tools": {"email": "never", "web_*": "always", "write": "never"},
+        "protected": ["plans", "a/b/c"],
     }});
     let agent = json!({"approvals": {"tools": {"web_fetch": "never", "read": "always"}}});
     let compiled = compiled(tenant, agent);
@@ -130,6 +131,8 @@ fn a_tenant_chooses_what_is_asked_about_and_an_agent_can_only_ask_more() {
         ("read", json!({"path": "a"}), always.clone()),
         ("write", json!({"path": "self.md"}), Decision::Allow),
         ("edit", json!({"path": "plans/a.md"}), PROTECTED),
+        ("apply_patch", json!({"patch": "rename from a/b\nrename to x\n"}), PROTECTED),
+        ("edit", json!({"path": "a/b/d"}), Decision::Allow),
         ("read", json!({"path": "../a"}), out_of("read")),
     ] {
         assert_eq!(view.decide_call(tool, &input), decision, "{tool}");

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::{catalog, compiled, is_allowed, main, policy, settings, told};
 use crate::policy::{
-    Catalog, Compiled, Defaults, Error, Origin, SandboxMode, Settings, Subject, Tool, Warning,
+    Catalog, Compiled, Defaults, Error, Explanation, Origin, SandboxMode, Settings, Subject, Tool,
+    Warning,
 };
 
 const OPEN: &str = "allow: no layer removes it";
@@ -341,6 +342,9 @@ fn a_subagent_spawns_none_even_where_the_list_is_lifted() {
     assert!(is_allowed(&twice.view(&subagent(1)), "spawn"));
     assert!(!is_allowed(&twice.view(&subagent(2)), "spawn"));
     assert!(is_allowed(&once.view(&main()), "spawn"));
+    let lifted = json!({"subagents": {"also_allow": ["sessions_spawn"]}, "spawn_depth": 2});
+    let stricter = compiled(lifted, json!({"spawn_depth": 1}));
+    assert!(!is_allowed(&stricter.view(&subagent(1)), "spawn"));
 }
 
 #[test]
@@ -404,6 +408,27 @@ fn names_of_any_script_are_names_as_others_are() {
     for odd in ["", " ", "工具", "\u{202e}exec", "exec\0", "group:fs", "*"] {
         assert!(!is_allowed(&view, odd), "{odd:?}");
     }
+}
+
+#[test]
+fn what_the_documentation_shows_is_read() {
+    let text = include_str!("../../../../../docs/policy.md");
+    let mut read = 0;
+    for block in text.split("```json\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+        let json = match block.trim_start().starts_with('{') {
+            true => block.to_owned(),
+            false => format!("{{{block}}}"),
+        };
+        if json.contains("\"decision\"") {
+            serde_json::from_str::<Explanation>(&json).unwrap();
+        } else {
+            let none = Settings::default();
+            let tenant = Settings::parse(&json).unwrap();
+            Compiled::new(catalog(), &Defaults::shipped(), &tenant, &none).unwrap();
+        }
+        read += 1;
+    }
+    assert_eq!(read, 4);
 }
 
 #[test]

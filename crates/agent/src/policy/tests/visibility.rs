@@ -57,18 +57,27 @@ fn a_tool_for_some_is_shown_by_chat_or_by_group_of_users() {
 #[test]
 fn a_channel_s_features_are_shown_on_that_channel() {
     let filters = json!([
-        {"tools": ["jira_search"], "channels": ["telegram"]},
-        {"tools": ["jira_create"], "channels": ["slack", "wecom"]},
+        {"tools": ["telegram_*"], "channels": ["telegram"]},
+        {"tools": ["group:plugin:slack"], "channels": ["slack"]},
+        {"tools": ["wecom_approval", "wecom_meeting"], "channels": ["wecom"]},
     ]);
     let on = |channel: &str| Subject { channel: Some(channel.into()), ..member(&[]) };
+    let features = [
+        ("telegram", ["telegram_sticker", "telegram_poll"]),
+        ("slack", ["slack_huddle", "slack_workflow"]),
+        ("wecom", ["wecom_approval", "wecom_meeting"]),
+    ];
 
-    for (channel, search, create) in
-        [("Telegram", true, false), ("slack", false, true), ("wecom", false, true)]
-    {
-        assert_eq!(sees(filters.clone(), &on(channel), "jira_search"), search, "{channel}");
-        assert_eq!(sees(filters.clone(), &on(channel), "jira_create"), create, "{channel}");
+    for (own, tools) in features {
+        for tool in tools {
+            for (channel, _) in features {
+                let shown = sees(filters.clone(), &on(channel), tool);
+                assert_eq!(shown, channel == own, "{tool} on {channel}");
+            }
+            assert!(sees(filters.clone(), &on(&own.to_uppercase()), tool), "{tool}");
+            assert!(!sees(filters.clone(), &member(&[]), tool), "no channel is not every channel");
+        }
     }
-    assert!(!sees(filters, &member(&[]), "jira_search"), "no channel is not every channel");
 }
 
 #[test]
