@@ -73,7 +73,9 @@ fn the_newest_messages_are_kept_up_to_their_share_of_the_window() {
     // 1 000 × 0.4 = 400 tokens: 8 messages of 50.
     let journal = talk(10, 50);
 
-    let (summary, questions) = asked(compact(&journal, Reason::Proactive, BUDGET).unwrap());
+    let plan = compact(&journal, Reason::Proactive, BUDGET).unwrap();
+    assert_eq!(plan.goes(), 12);
+    let (summary, questions) = asked(plan);
 
     assert_eq!(summary, Summary { text: "sum".into(), keeps: 8 });
     // 600 tokens in two parts of at most 250: [250, 50, 250, 50] and one to merge them.
