@@ -22,10 +22,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_types::{Body, ChatMessage, Entry, Note, SessionKind, ToolCall};
 
 use super::said::{is_system, said};
-use crate::{step::UNKNOWN_OUTCOME, text::line, turn};
+use crate::{
+    step::UNKNOWN_OUTCOME,
+    text::{line, shortened},
+    turn,
+};
 
 /// What the model is told of a call that its turn did not live to make.
 pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before";
+
+/// How much of what asked for a turn is said again, in characters: were it all, a summary of too
+/// long a question would free nothing.
+pub(super) const LONGEST_QUESTION: usize = 4_000;
 
 /// What stands for the words before a call, where there are none.
 pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
@@ -135,8 +143,8 @@ impl<'j> Reader<'j> {
             let Entry::Heard { seq, body } = entry else { continue };
             if at < turn || !turn::asks(entry) {
                 self.is_repeated(*seq, body);
-            } else if let Some(message) = self.message(*seq, body) {
-                self.push(None, message);
+            } else if let Some(ChatMessage::User { text }) = self.message(*seq, body) {
+                self.push(None, ChatMessage::User { text: shortened(&text, LONGEST_QUESTION) });
             }
         }
     }

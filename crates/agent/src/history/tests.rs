@@ -4,7 +4,7 @@ use holdfast_types::{Attachment, Body, Effect, Note, ReplyTo, Sender};
 use proptest::prelude::*;
 
 use super::{
-    conversation::{NOT_MADE, NOT_SHOWN},
+    conversation::{LONGEST_QUESTION, NOT_MADE, NOT_SHOWN},
     *,
 };
 use crate::{
@@ -206,6 +206,23 @@ fn a_turn_that_is_summarised_in_part_keeps_its_question() {
         read(&journal),
         [user("why?"), assistant("", &[("a", "read")]), result("a"), assistant("so", &[])]
     );
+}
+
+#[test]
+fn a_question_that_is_said_again_is_not_so_long_that_nothing_is_gained() {
+    let journal = [
+        heard(1, &"x".repeat(LONGEST_QUESTION + 1)),
+        thought("", &[("a", "read")]),
+        returned("a"),
+        Entry::summary("sum", 2),
+    ];
+
+    let whole = read(&journal[..3]);
+    let again = read(&journal);
+
+    assert_eq!(whole[0], user(&"x".repeat(LONGEST_QUESTION + 1)));
+    assert_eq!(again[0], user(&format!("{}\n[shortened]", "x".repeat(LONGEST_QUESTION))));
+    assert_eq!(again[1..], whole[1..]);
 }
 
 #[test]
