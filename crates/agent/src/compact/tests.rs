@@ -266,6 +266,25 @@ fn dropping_parts_no_call_from_its_result_and_never_drops_the_question() {
     assert!(seen.messages().len() < 8, "{seen:?}");
 }
 
+#[test]
+fn a_cut_that_would_free_nothing_is_not_made() {
+    let journal = [
+        heard(1, &long(90)),
+        thought("", &[("a", "t")]),
+        returned("a"),
+        thought(&long(10), &[("b", "t")]),
+        returned("b"),
+        Entry::summary("sum", 4),
+    ];
+    let shorter = [&journal[..3], &[Entry::summary("sum", 2)]].concat();
+
+    // The question, said again, a call and its result: they were cut there before.
+    assert_eq!(read(&shorter).messages().len(), 3);
+    assert_eq!(drop_oldest(&read(&shorter)), None);
+    assert_eq!(read(&journal).messages().len(), 5);
+    assert_eq!(drop_oldest(&read(&journal)).map(|dropped| dropped.keeps), Some(3));
+}
+
 fn entry() -> impl Strategy<Value = Entry> {
     let id = || prop_oneof![Just("a"), Just("b"), Just("c")];
     let calls = prop::collection::btree_set(id(), 0..3);
