@@ -24,8 +24,8 @@ mod select;
 
 pub use channel::{Channels, UNKNOWN_CHANNEL};
 pub use score::{
-    BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Skill, THRESHOLD, USED, Use,
-    Weights, shortlist,
+    BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Scoring, Skill, THRESHOLD, USED,
+    Use, Weights, shortlist,
 };
 pub use select::{
     Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, Unusable,

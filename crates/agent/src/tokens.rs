@@ -55,12 +55,8 @@ impl Tokenizer for CjkAware {
         if text.is_ascii() {
             return text.len() / 4 + 1;
         }
-        let (mut wide, mut others) = (0_usize, 0_usize);
-        for c in text.chars() {
-            let is_wide = is_cjk(c);
-            wide += usize::from(is_wide);
-            others += usize::from(!is_wide);
-        }
+        let wide = text.chars().filter(|c| is_cjk(*c)).count();
+        let others = text.chars().count() - wide;
         wide + others / 4 + 1
     }
 }

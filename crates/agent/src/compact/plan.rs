@@ -40,6 +40,8 @@ pub enum Reason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
     pub(super) requests: Vec<SummaryRequest>,
+    /// How many of the conversation's messages it will stand for.
+    pub(super) goes: usize,
     /// How many of the journal's newest entries it does not stand for.
     pub(super) keeps: u32,
     /// How long texts are that are merged at once, in tokens.
@@ -78,6 +80,7 @@ impl Plan {
             .collect();
         Some(Self {
             requests: questions(conversation.summary, &chunks, LONGEST_MESSAGE),
+            goes: cut.message,
             keeps: kept(conversation, cut),
             max_merge: max_chunk,
             remark: None,
@@ -124,6 +127,7 @@ impl Plan {
             .collect();
         Some(Self {
             requests: questions(conversation.summary, &chunks, LONGEST_GENTLY),
+            goes: cut.message,
             keeps: kept(conversation, cut),
             max_merge: half,
             remark: (fitting.len() < all).then_some(TOO_LONG),

@@ -66,6 +66,13 @@ impl Plan {
         &self.requests
     }
 
+    /// How many of the conversation's oldest messages the summary will stand for. These are what a
+    /// memory flush is to read; where the model refused all as too long, the newest of them that fit.
+    #[must_use]
+    pub const fn goes(&self) -> usize {
+        self.goes
+    }
+
     /// Takes one answer for each question, in their order. One answer is the summary; several are
     /// merged by asking again, oldest first (CMP-005).
     ///
@@ -119,7 +126,7 @@ mod tests {
 
     fn plan(questions: usize, max_merge: usize) -> Plan {
         let request = SummaryRequest { prompt: "?".into(), max_output: 1 };
-        Plan { requests: vec![request; questions], keeps: 3, max_merge, remark: None }
+        Plan { requests: vec![request; questions], goes: 0, keeps: 3, max_merge, remark: None }
     }
 
     fn answers(count: usize) -> Vec<String> {

@@ -73,7 +73,9 @@ fn the_newest_messages_are_kept_up_to_their_share_of_the_window() {
     // 1 000 × 0.4 = 400 tokens: 8 messages of 50.
     let journal = talk(10, 50);
 
-    let (summary, questions) = asked(compact(&journal, Reason::Proactive, BUDGET).unwrap());
+    let plan = compact(&journal, Reason::Proactive, BUDGET).unwrap();
+    assert_eq!(plan.goes(), 12);
+    let (summary, questions) = asked(plan);
 
     assert_eq!(summary, Summary { text: "sum".into(), keeps: 8 });
     // 600 tokens in two parts of at most 250: [250, 50, 250, 50] and one to merge them.
@@ -262,6 +264,25 @@ fn dropping_parts_no_call_from_its_result_and_never_drops_the_question() {
     assert!(is_valid(seen.messages()), "{seen:?}");
     assert!(matches!(&seen.messages()[0], ChatMessage::User { text } if text == "q"));
     assert!(seen.messages().len() < 8, "{seen:?}");
+}
+
+#[test]
+fn a_cut_that_would_free_nothing_is_not_made() {
+    let journal = [
+        heard(1, &long(90)),
+        thought("", &[("a", "t")]),
+        returned("a"),
+        thought(&long(10), &[("b", "t")]),
+        returned("b"),
+        Entry::summary("sum", 4),
+    ];
+    let shorter = [&journal[..3], &[Entry::summary("sum", 2)]].concat();
+
+    // The question, said again, a call and its result: they were cut there before.
+    assert_eq!(read(&shorter).messages().len(), 3);
+    assert_eq!(drop_oldest(&read(&shorter)), None);
+    assert_eq!(read(&journal).messages().len(), 5);
+    assert_eq!(drop_oldest(&read(&journal)).map(|dropped| dropped.keeps), Some(3));
 }
 
 fn entry() -> impl Strategy<Value = Entry> {

@@ -98,15 +98,25 @@ pub struct Candidate<'a> {
     pub score: f64,
 }
 
-/// The skills that go with a message, best first; those that go equally well by name.
+/// What a score is made by.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scoring {
+    /// What its parts weigh.
+    pub weights: Weights,
+    /// What is known of channels.
+    pub channels: Channels,
+}
+
+/// The skills that go with a message on a channel, best first; those that go equally well by name.
 #[must_use]
 pub fn shortlist<'a>(
     skills: &[Skill<'a>],
     message: &str,
     channel: &str,
     uses: &[Use<'_>],
-    (weights, channels): (&Weights, &Channels),
+    scoring: &Scoring,
 ) -> Vec<Candidate<'a>> {
+    let Scoring { weights, channels } = scoring;
     let said = Said::new(message);
     let mut found: Vec<Candidate<'a>> = skills
         .iter()
@@ -151,7 +161,7 @@ mod tests {
         channel: &str,
         uses: &[Use<'_>],
     ) -> Vec<(&'static str, f64)> {
-        shortlist(skills, message, channel, uses, (&Weights::default(), &Channels::default()))
+        shortlist(skills, message, channel, uses, &Scoring::default())
             .into_iter()
             .map(|candidate| (candidate.skill.name, (candidate.score * 1e6).round() / 1e6))
             .collect()
@@ -225,7 +235,7 @@ mod tests {
             "weather report",
             "telegram",
             &[],
-            (&by_channel, &Channels::default()),
+            &Scoring { weights: by_channel, ..Scoring::default() },
         );
 
         assert_eq!(found, [Candidate { skill: POLLS, score: 100.0 }]);

@@ -1,0 +1,301 @@
+//! The conversation that a journal holds.
+//!
+//! Providers insist that each call is followed by exactly one result, before
+//! anyone else speaks. The journal need not be so: someone spoke while a tool
+//! ran, a turn was cut short, a runner was lost. Here it is put in order:
+//!
+//! | in the journal | what the model sees |
+//! |---|---|
+//! | heard between a call and its result | after the results |
+//! | heard twice at the same place, word for word | once |
+//! | a call that never returned | a failed result that says what is known |
+//! | a result of no call | nothing |
+//! | a note that ends a turn | a short line in brackets |
+//! | a summary | itself, apart from the messages; nothing of what it stands for |
+//! | what asked for a turn that a summary stands for in part | said again, before the rest of it |
+//! | a call that nobody spoke before | a short line in brackets before it |
+//! | a seeded message of the assistant | its message |
+//! | a command and its answer | nothing |
+//! | a conversation that began anew | nothing from before it |
+//! | a seeded message of the system | nothing here: it is part of the instructions |
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_types::{Body, ChatMessage, Entry, Note, SessionKind, ToolCall};
+
+use super::said::{is_system, said};
+use crate::{
+    step::UNKNOWN_OUTCOME,
+    text::{line, shortened},
+    turn,
+};
+
+/// What the model is told of a call that its turn did not live to make.
+pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before";
+
+/// How much of what asked for a turn is said again, in characters: were it all, a summary of too
+/// long a question would free nothing.
+pub(super) const LONGEST_QUESTION: usize = 4_000;
+
+/// What stands for the words before a call, where there are none.
+pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
+
+/// The conversation since the summary that is in force, all of it, with the places where it may be
+/// cut.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conversation<'j> {
+    pub(crate) summary: Option<&'j str>,
+    pub(crate) messages: Vec<ChatMessage>,
+    /// For each message: the place in the journal that separates it and all after it from all that
+    /// is before it, if there is one.
+    pub(crate) cuts: Vec<Option<usize>>,
+    /// The journal's end, if a cut there separates no call from its result.
+    pub(crate) end: Option<usize>,
+    /// How many entries the journal has.
+    pub(crate) entries: usize,
+    /// The first message of each exchange.
+    pub(super) exchanges: Vec<usize>,
+}
+
+impl<'j> Conversation<'j> {
+    /// Reads it out of a journal, or out of the newest part of one.
+    #[must_use]
+    pub fn read(journal: &'j [Entry], kind: SessionKind) -> Self {
+        let begun = began(journal);
+        let (summary, start) = in_force(&journal[begun..]);
+        let start = begun + start;
+        let mut reader = Reader::new(kind, start, journal.len() - start);
+        reader.pass_over(&journal[begun..start]);
+        for (at, entry) in journal.iter().enumerate().skip(start) {
+            reader.take(at, entry);
+        }
+        let is_clean = reader.asked.as_ref().is_none_or(Asked::is_answered);
+        reader.settle();
+        let end = Some(journal.len()).filter(|end| is_clean && *end > start);
+        let Reader { messages, cuts, exchanges, .. } = reader;
+        Self { summary, messages, cuts, end, entries: journal.len(), exchanges }
+    }
+
+    /// The messages since the summary, oldest first: valid for every provider as they are.
+    #[must_use]
+    pub fn messages(&self) -> &[ChatMessage] {
+        &self.messages
+    }
+
+    /// The summary that is in force, in its own words.
+    #[must_use]
+    pub const fn summary(&self) -> Option<&'j str> {
+        self.summary
+    }
+}
+
+/// Where the conversation last began anew.
+pub(super) fn began(journal: &[Entry]) -> usize {
+    let is_reset = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset, .. });
+    journal.iter().rposition(is_reset).map_or(0, |reset| reset + 1)
+}
+
+/// The summary that stands for most, and where in the journal begins what it does not stand for.
+fn in_force(journal: &[Entry]) -> (Option<&str>, usize) {
+    let mut found: (Option<&str>, usize) = (None, 0);
+    for (at, entry) in journal.iter().enumerate() {
+        if let Entry::Noted { note: Note::Summary, text, keeps } = entry {
+            let start = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
+            if found.0.is_none() || start >= found.1 {
+                found = (Some(text), start);
+            }
+        }
+    }
+    found
+}
+
+/// Walks the journal; collects messages, and where exchanges begin, each from what was said to what
+/// was answered.
+struct Reader<'j> {
+    kind: SessionKind,
+    /// Where the walk began: a cut there would take nothing away.
+    start: usize,
+    messages: Vec<ChatMessage>,
+    cuts: Vec<Option<usize>>,
+    exchanges: Vec<usize>,
+    ended: bool,
+    asked: Option<Asked<'j>>,
+    heard: Vec<(i64, &'j Body)>,
+}
+
+/// Calls that wait for their results, and what was said meanwhile.
+struct Asked<'j> {
+    calls: &'j [ToolCall],
+    begun: BTreeSet<&'j str>,
+    results: BTreeMap<&'j str, (&'j str, bool)>,
+    meanwhile: Vec<ChatMessage>,
+}
+
+impl<'j> Reader<'j> {
+    fn new(kind: SessionKind, start: usize, room: usize) -> Self {
+        Self {
+            kind,
+            start,
+            messages: Vec::with_capacity(room),
+            cuts: Vec::with_capacity(room),
+            exchanges: Vec::new(),
+            ended: true,
+            asked: None,
+            heard: Vec::new(),
+        }
+    }
+
+    /// Takes note of what a summary stands for. What asked for the turn that it ends in the midst of
+    /// is said again: the question must not go while it is being answered.
+    fn pass_over(&mut self, summarised: &'j [Entry]) {
+        let turn = summarised.len() - turn::open(summarised).len();
+        for (at, entry) in summarised.iter().enumerate() {
+            let Entry::Heard { seq, body } = entry else { continue };
+            if at < turn || !turn::asks(entry) {
+                self.is_repeated(*seq, body);
+            } else if let Some(ChatMessage::User { text }) = self.message(*seq, body) {
+                self.push(None, ChatMessage::User { text: shortened(&text, LONGEST_QUESTION) });
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, entry: &'j Entry) {
+        match entry {
+            Entry::Heard { seq, body } => {
+                if let Some(message) = self.message(*seq, body) {
+                    self.say(at, message);
+                }
+            }
+            Entry::Thought { text, calls, .. } => {
+                self.settle();
+                if !text.trim().is_empty() || !calls.is_empty() {
+                    self.think(at, text, calls);
+                }
+                if calls.is_empty() {
+                    self.ended = true;
+                } else {
+                    self.asked = Some(Asked::new(calls));
+                }
+            }
+            Entry::Called { call, .. } => {
+                if let Some(asked) = &mut self.asked {
+                    asked.begun.insert(call);
+                }
+            }
+            Entry::Returned { call, output, failed } => {
+                if let Some(asked) = &mut self.asked {
+                    asked.results.entry(call).or_insert((output, *failed));
+                }
+            }
+            Entry::Noted { note, text, .. } => self.note(at, *note, text),
+        }
+    }
+
+    fn think(&mut self, at: usize, text: &str, calls: &[ToolCall]) {
+        let mut cut = Some(at);
+        let follows = |last: &ChatMessage| !matches!(last, ChatMessage::Assistant { .. });
+        if !calls.is_empty() && !self.messages.last().is_some_and(follows) {
+            self.push(cut.take(), ChatMessage::User { text: NOT_SHOWN.to_owned() });
+        }
+        self.push(cut, ChatMessage::Assistant { text: text.to_owned(), calls: calls.to_vec() });
+    }
+
+    fn note(&mut self, at: usize, note: Note, text: &str) {
+        let reason = line(text, 200);
+        let (text, ends) = match note {
+            Note::Interrupted => ("[the turn above was interrupted by newer input]".into(), true),
+            Note::Cancelled => ("[the turn above was cancelled by the user]".into(), true),
+            Note::Failed => (format!("[the turn above was given up: {reason}]"), true),
+            Note::DeadlinePassed => (format!("[the wait ran past its deadline: {reason}]"), false),
+            Note::Command | Note::Reset => {
+                self.ended = true;
+                return;
+            }
+            // The one in force is told apart, and others have had their time.
+            Note::Summary => return,
+        };
+        if ends {
+            self.settle();
+        }
+        self.say(at, ChatMessage::User { text });
+        self.ended |= ends;
+    }
+
+    /// Adds what someone said: now, or when the calls that were asked for have their results.
+    fn say(&mut self, at: usize, message: ChatMessage) {
+        match &mut self.asked {
+            Some(asked) => asked.meanwhile.push(message),
+            None => self.push(Some(at), message),
+        }
+    }
+
+    fn push(&mut self, cut: Option<usize>, message: ChatMessage) {
+        let is_new = match (&message, self.messages.last()) {
+            (_, None) => true,
+            (ChatMessage::User { .. }, Some(ChatMessage::Assistant { calls, .. })) => {
+                calls.is_empty()
+            }
+            (ChatMessage::User { .. }, Some(_)) => self.ended,
+            (ChatMessage::Assistant { .. } | ChatMessage::Tool { .. }, Some(_)) => false,
+        };
+        self.ended = false;
+        if is_new {
+            self.exchanges.push(self.messages.len());
+        }
+        self.messages.push(message);
+        self.cuts.push(cut.filter(|cut| *cut > self.start));
+    }
+
+    /// Gives each call that was asked for its one result.
+    fn settle(&mut self) {
+        let Some(asked) = self.asked.take() else { return };
+        for call in asked.calls {
+            let (output, failed) = asked.result(&call.id);
+            let (call, output) = (call.id.clone(), output.to_owned());
+            self.push(None, ChatMessage::Tool { call, output, failed });
+        }
+        for message in asked.meanwhile {
+            self.push(None, message);
+        }
+    }
+
+    /// `None` for instructions, and for what was heard already.
+    fn message(&mut self, seq: i64, body: &'j Body) -> Option<ChatMessage> {
+        if is_system(body) || body.command().is_some() || self.is_repeated(seq, body) {
+            return None;
+        }
+        if body.role.as_deref() == Some("assistant") {
+            return Some(ChatMessage::Assistant { text: body.text.clone(), calls: Vec::new() });
+        }
+        Some(ChatMessage::User { text: said(body, self.kind) })
+    }
+
+    /// Whether this very message was heard already. The inbox counts upwards, so that the look back
+    /// is short.
+    fn is_repeated(&mut self, seq: i64, body: &'j Body) -> bool {
+        let since = self.heard.iter().rev().take_while(|(before, _)| *before >= seq);
+        let found = since.into_iter().any(|heard| *heard == (seq, body));
+        if !found {
+            self.heard.push((seq, body));
+        }
+        found
+    }
+}
+
+impl<'j> Asked<'j> {
+    const fn new(calls: &'j [ToolCall]) -> Self {
+        Self { calls, begun: BTreeSet::new(), results: BTreeMap::new(), meanwhile: Vec::new() }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.calls.iter().all(|call| self.results.contains_key(call.id.as_str()))
+    }
+
+    fn result(&self, call: &str) -> (&'j str, bool) {
+        match self.results.get(call) {
+            Some(result) => *result,
+            None if self.begun.contains(call) => (UNKNOWN_OUTCOME, true),
+            None => (NOT_MADE, true),
+        }
+    }
+}

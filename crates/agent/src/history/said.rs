@@ -1,0 +1,38 @@
+//! One message as the model reads it.
+
+use holdfast_types::{Body, SessionKind};
+
+use crate::text::{line, name};
+
+/// Whether a message is part of the instructions.
+pub(super) fn is_system(body: &Body) -> bool {
+    matches!(body.role.as_deref(), Some("system" | "developer"))
+}
+
+/// What was said, with what belongs to it: who said it, what it answers, what came with it.
+pub(super) fn said(body: &Body, kind: SessionKind) -> String {
+    let mut text = String::with_capacity(body.text.len() + 32);
+    if let Some(event) = &body.event {
+        text.push_str(&format!("[event {}] ", line(event, 128)));
+    } else if let (SessionKind::Group | SessionKind::Topic, Some(sender)) = (kind, &body.sender) {
+        let shown = match name(&sender.name) {
+            shown if shown.is_empty() => name(&sender.id),
+            shown => shown,
+        };
+        if !shown.is_empty() {
+            text.push_str(&shown);
+            text.push_str(": ");
+        }
+    }
+    if let Some(quoted) = body.reply_to.as_ref().map(|reply| line(&reply.text, 200))
+        && !quoted.is_empty()
+    {
+        text.push_str(&format!("[in answer to: {quoted}] "));
+    }
+    text.push_str(&body.text);
+    for attachment in &body.attachments {
+        let shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
+        text.push_str(&format!("\n[attached: {shown}]"));
+    }
+    text
+}
