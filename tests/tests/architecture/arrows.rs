@@ -34,10 +34,7 @@ const VENDORS: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
     ("axum", &["agent-runner", "channel-bridge", "gateway", "holdfast-testkit", TESTS]),
-    (
-        "reqwest",
-        &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS],
-    ),
+    ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];
 const TESTS: &str = "holdfast-tests";
