@@ -9,10 +9,16 @@
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | sends a message on a channel |
+//! | `read`, `list_files` | reads | the agent's files |
+//! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
+//! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
+//! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has. What they know of the mesh they ask of [`Mesh`],
-//! which the runner implements.
+//! those that an agent has: adding one is [`Registry::with`]. What they know of
+//! the mesh they ask of [`Mesh`], and of the agent's files of [`Files`]; the
+//! runner implements both. What others wrote is marked by [`untrusted`] before
+//! a model reads it.
 
 mod agents_list;
 mod alias;

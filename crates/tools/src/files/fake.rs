@@ -22,7 +22,7 @@ struct State {
     made: BTreeMap<(Whose, String), Committed>,
     revisions: u32,
     reasons: Vec<String>,
-    /// What someone else writes just before the next change.
+    /// What someone else writes as soon as the file was read.
     meanwhile: Option<(String, Vec<u8>)>,
 }
 
@@ -46,7 +46,7 @@ impl Memory {
         content.map(|content| String::from_utf8_lossy(&content).into_owned())
     }
 
-    /// Lets someone else write just before the next change.
+    /// Lets someone else write as soon as the file was read.
     pub(crate) fn meanwhile(&self, path: &str, content: &str) {
         self.state().meanwhile = Some((path.to_owned(), content.as_bytes().to_vec()));
     }
@@ -68,7 +68,12 @@ fn hash(content: &[u8]) -> String {
 
 impl Files for Memory {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
-        let content = self.state().files.get(&(whose(call), path.to_owned())).cloned();
+        let mut state = self.state();
+        let place = (whose(call), path.to_owned());
+        let content = state.files.get(&place).cloned();
+        if let Some((_, theirs)) = state.meanwhile.take_if(|(changed, _)| changed == path) {
+            state.files.insert(place, theirs);
+        }
         Ok(content.map(|content| File { hash: hash(&content), content }))
     }
 
@@ -94,9 +99,6 @@ impl Files for Memory {
 
     async fn commit(&self, call: &Call, change: Change) -> Result<Committed, FilesError> {
         let mut state = self.state();
-        if let Some((path, content)) = state.meanwhile.take() {
-            state.files.insert((whose(call), path), content);
-        }
         if let Some(made) = state.made.get(&(whose(call), call.key.clone())) {
             return Ok(made.clone());
         }
