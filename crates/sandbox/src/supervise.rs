@@ -44,17 +44,32 @@ pub(crate) struct Launched {
 pub(crate) struct Reach {
     /// The process that all others descend from, as the host numbers it.
     pub root: Pid,
-    /// A handle to it, if it is the command's own and not `bwrap`'s.
-    pub leader: Option<OwnedFd>,
+    /// A handle to it.
+    pub first: First,
+}
+
+/// Whose the process is that all others descend from.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// The command's own shell.
+    Own(OwnedFd),
+    /// The first of a namespace, which only reaps; all others die with it.
+    Theirs(OwnedFd),
 }
 
 impl Reach {
     /// Sends a signal to all processes of the command.
     pub(crate) fn signal(&self, signal: Signal) {
-        tree::signal_descendants(self.root, signal);
-        if let Some(leader) = &self.leader {
-            // If it has ended it needs none.
-            let _ended = pidfd_send_signal(leader, signal);
+        // Whoever has ended needs none.
+        match &self.first {
+            First::Theirs(first) if signal == Signal::KILL => {
+                let _ended = pidfd_send_signal(first, signal);
+            }
+            First::Theirs(_) => tree::signal_descendants(self.root, signal),
+            First::Own(first) => {
+                tree::signal_descendants(self.root, signal);
+                let _ended = pidfd_send_signal(first, signal);
+            }
         }
     }
 }
