@@ -133,8 +133,11 @@ impl Launched {
         use std::os::unix::process::ExitStatusExt as _;
 
         self.kill();
-        if let Hold::Namespace { init, .. } = &self.hold {
-            // The first process of a namespace is gone only after all others are.
+        if let Hold::Namespace { init, .. } = &self.hold
+            && !tree::is_childless(self.reach.root)
+        {
+            // The first process of a namespace is gone only after all others are. Where it has
+            // none, its own end, which takes the kernel some milliseconds, is not waited for.
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
