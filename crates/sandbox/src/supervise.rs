@@ -9,7 +9,10 @@ use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::{
     io::{Errno, ioctl_fionread, write},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal},
+    process::{
+        Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal,
+        test_kill_process_group,
+    },
 };
 use tokio::{
     io::unix::AsyncFd,
@@ -141,11 +144,26 @@ impl Launched {
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
+        if let Hold::Group = self.hold {
+            self.group_gone().await;
+        }
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Ended::from_code(code),
             (None, Some(signal)) => Ended::from_signal(signal),
             (None, None) => Ended::Signalled(0),
         })
+    }
+}
+
+impl Launched {
+    /// Waits a moment until those of the group who were killed are dead.
+    async fn group_gone(&self) {
+        for _ in 0..500 {
+            if test_kill_process_group(self.reach.root).is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 
