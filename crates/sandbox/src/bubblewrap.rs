@@ -37,8 +37,9 @@ use crate::{
     Access, Backend, Command, Config, Error, Limits, Root,
     error::from_builder,
     local::{Launch, check_workdir},
-    seccomp, spawner,
-    supervise::{Gate, Hold, Launched, Reach, handle},
+    seccomp,
+    spawner::{self, SHELL},
+    supervise::{First, Gate, Hold, Launched, Reach, handle},
     tree,
 };
 
@@ -50,9 +51,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The first descriptor that `bwrap` gets, besides the standard ones.
 const FIRST_FD: i32 = 10;
-
-/// The shell that runs scripts.
-pub(crate) const SHELL: &str = "/bin/bash";
 
 /// Walls built by `bwrap`.
 #[derive(Debug)]
@@ -102,7 +100,7 @@ impl Launch for Bubblewrap {
         args.fd("--block-fd", fds.add(far));
         let args_fd = fds.add(file_of(&args.into_bytes()).map_err(failed())?);
 
-        let mut bwrap = tokio::process::Command::new(&self.program);
+        let mut bwrap = spawner::command(&self.program, &(FIRST_FD..fds.next));
         bwrap
             .env_clear()
             .arg("--args")
@@ -125,7 +123,8 @@ impl Launch for Bubblewrap {
         let Ok(Some(root)) = first else { return Err(why_it_failed(&mut child).await) };
         let (leader, init) = handles(&child, root).map_err(failed())?;
         set_limits(root, &limits).map_err(failed())?;
-        let reach = Arc::new(Reach { root, leader: None });
+        let first = First::Theirs(init.get_ref().try_clone().map_err(failed())?);
+        let reach = Arc::new(Reach { root, first });
         Ok(Launched { child, leader, reach, hold: Hold::Namespace { init, gate } })
     }
 }

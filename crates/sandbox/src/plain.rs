@@ -11,10 +11,9 @@ use tokio::io::unix::AsyncFd;
 
 use crate::{
     Access, Backend, Command, Error, Limits, Root,
-    bubblewrap::SHELL,
     local::{Launch, check_workdir},
-    spawner,
-    supervise::{self, Hold, Launched, Reach},
+    spawner::{self, SHELL},
+    supervise::{self, First, Hold, Launched, Reach},
 };
 
 /// Sets the limits, in bash's units, then becomes the shell that runs the script.
@@ -40,7 +39,7 @@ impl Launch for Plain {
         check_workdir(&root, &command)?;
         let dir = command.workspace.dir.join(command.workdir.as_relative());
 
-        let mut shell = tokio::process::Command::new(SHELL);
+        let mut shell = spawner::command(SHELL, &(0..3));
         shell
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
@@ -63,7 +62,7 @@ impl Launch for Plain {
         let child = spawner::spawn(shell).await.map_err(Error::failed("start bash"))?;
         let (root, leader) = handle(child.id()).map_err(Error::failed("start bash"))?;
         let also = leader.get_ref().try_clone().map_err(Error::failed("start bash"))?;
-        let reach = Arc::new(Reach { root, leader: Some(also) });
+        let reach = Arc::new(Reach { root, first: First::Own(also) });
         Ok(Launched { child, leader, reach, hold: Hold::Group })
     }
 }

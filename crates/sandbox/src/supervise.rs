@@ -9,7 +9,10 @@ use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use rustix::{
     io::{Errno, ioctl_fionread, write},
-    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal},
+    process::{
+        Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal,
+        test_kill_process_group,
+    },
 };
 use tokio::{
     io::unix::AsyncFd,
@@ -44,17 +47,32 @@ pub(crate) struct Launched {
 pub(crate) struct Reach {
     /// The process that all others descend from, as the host numbers it.
     pub root: Pid,
-    /// A handle to it, if it is the command's own and not `bwrap`'s.
-    pub leader: Option<OwnedFd>,
+    /// A handle to it.
+    pub first: First,
+}
+
+/// Whose the process is that all others descend from.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// The command's own shell.
+    Own(OwnedFd),
+    /// The first of a namespace, which only reaps; all others die with it.
+    Theirs(OwnedFd),
 }
 
 impl Reach {
     /// Sends a signal to all processes of the command.
     pub(crate) fn signal(&self, signal: Signal) {
-        tree::signal_descendants(self.root, signal);
-        if let Some(leader) = &self.leader {
-            // If it has ended it needs none.
-            let _ended = pidfd_send_signal(leader, signal);
+        // Whoever has ended needs none.
+        match &self.first {
+            First::Theirs(first) if signal == Signal::KILL => {
+                let _ended = pidfd_send_signal(first, signal);
+            }
+            First::Theirs(_) => tree::signal_descendants(self.root, signal),
+            First::Own(first) => {
+                tree::signal_descendants(self.root, signal);
+                let _ended = pidfd_send_signal(first, signal);
+            }
         }
     }
 }
@@ -118,16 +136,34 @@ impl Launched {
         use std::os::unix::process::ExitStatusExt as _;
 
         self.kill();
-        if let Hold::Namespace { init, .. } = &self.hold {
-            // The first process of a namespace is gone only after all others are.
+        if let Hold::Namespace { init, .. } = &self.hold
+            && !tree::is_childless(self.reach.root)
+        {
+            // The first process of a namespace is gone only after all others are. Where it has
+            // none, its own end, which takes the kernel some milliseconds, is not waited for.
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
+        if let Hold::Group = self.hold {
+            self.group_gone().await;
+        }
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Ended::from_code(code),
             (None, Some(signal)) => Ended::from_signal(signal),
             (None, None) => Ended::Signalled(0),
         })
+    }
+}
+
+impl Launched {
+    /// Waits a moment until those of the group who were killed are dead.
+    async fn group_gone(&self) {
+        for _ in 0..500 {
+            if test_kill_process_group(self.reach.root).is_err() {
+                return;
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 }
 

@@ -47,6 +47,18 @@ pub(crate) fn is_child(parent: Pid, child: Pid) -> bool {
     found.contains(&child)
 }
 
+/// Whether a process that has one thread, and makes no more children, has none now.
+///
+/// All processes of a namespace descend from its first, one that is still to be reaped too:
+/// if the list is empty at one moment, there are none and will be none.
+pub(crate) fn is_childless(pid: Pid) -> bool {
+    match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
+        Ok(list) => list.is_empty(),
+        // It is gone itself, and whoever descended from it.
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    }
+}
+
 fn children(pid: Pid, found: &mut Vec<Pid>) {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return };
     for task in tasks.flatten() {

@@ -5,5 +5,14 @@
 
 mod world;
 
+mod background;
+mod choice;
 mod ends;
+mod kernel;
+mod limits;
+mod network;
+mod parent;
+mod root;
+mod scope;
+mod secrets;
 mod walls;

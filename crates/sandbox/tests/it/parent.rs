@@ -1,0 +1,41 @@
+//! What happens to a command when the mesh dies.
+
+use std::{
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::world::{World, is_running};
+
+const WORD: &str = "4261";
+
+#[tokio::test]
+#[ignore = "another test starts it as a process of its own, and kills that"]
+async fn runs_a_command_until_it_is_killed() -> anyhow::Result<()> {
+    let world = World::walled().await?;
+    world.run(&format!("setsid sleep {WORD} & sleep {WORD}")).await?;
+    Ok(())
+}
+
+#[test]
+fn a_command_does_not_survive_the_process_that_started_it() -> anyhow::Result<()> {
+    let mut parent = Command::new(std::env::current_exe()?)
+        .args(["--ignored", "--exact", "parent::runs_a_command_until_it_is_killed"])
+        .stdout(Stdio::null())
+        .spawn()?;
+    let began = Instant::now();
+    while !is_running(WORD) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it never ran");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+
+    parent.kill()?;
+    parent.wait()?;
+
+    let killed = Instant::now();
+    while is_running(WORD) {
+        assert!(killed.elapsed() < Duration::from_secs(5), "it survived");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
