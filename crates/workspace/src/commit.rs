@@ -17,9 +17,9 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     Base, By, Clash, Committed, ContentHash, Edit, Error, Revision, Said, Workspaces,
-    limits::Size,
-    model::{signed, stored_path, unsigned},
+    model::{stored_path, unsigned},
     read::batches,
+    record::{Step, check_folders, record, size_after, store},
     workspaces::{Tree, lock},
 };
 
@@ -161,13 +161,6 @@ pub(crate) struct Op {
     pub base: Base,
 }
 
-/// What becomes of a file.
-struct Step {
-    path: TreePath,
-    before: Option<Said>,
-    after: Option<Said>,
-}
-
 impl Wanted {
     fn new(edits: Vec<Edit>) -> Result<Self, Error> {
         let mut ops = Vec::with_capacity(edits.len());
@@ -304,12 +297,13 @@ async fn last_change(
     path: &TreePath,
 ) -> Result<Option<(String, Revision)>, Error> {
     const SQL: &str = "
-        select r.author, r.revision
+        select r.author, h.revision
         from (select revision from workspace.changes
               where tenant_id = $1 and agent_id = $2 and path = $3
               order by revision desc limit 1) h
-        join workspace.revisions r
-          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision";
+        cross join lateral (
+            select author from workspace.revisions
+            where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r";
     let tenant = tx.tenant();
     let row: Option<(String, i64)> = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
@@ -318,145 +312,4 @@ async fn last_change(
         .fetch_optional(tx.conn())
         .await?;
     Ok(row.map(|(author, revision)| (author, revision.into())))
-}
-
-fn size_after(size: Size, steps: &[Step]) -> Size {
-    let files = |said: Option<Said>| i64::from(said.is_some());
-    let bytes = |said: Option<Said>| said.map_or(0, |said| signed(said.size));
-    steps.iter().fold(size, |size, step| Size {
-        files: size.files - files(step.before) + files(step.after),
-        bytes: size.bytes - bytes(step.before) + bytes(step.after),
-    })
-}
-
-/// Stores contents that the tenant has not yet, in the order of their hashes.
-async fn store(tx: &mut TenantTx, contents: &[(ContentHash, Vec<u8>)]) -> Result<(), Error> {
-    const SQL: &str = "
-        insert into workspace.contents (tenant_id, hash, content)
-        select $1, n.hash, n.content
-        from unnest($2::bytea[], $3::bytea[]) with ordinality as n (hash, content, place)
-        order by n.place
-        on conflict do nothing";
-    let tenant = tx.tenant();
-    sqlx::query(SQL)
-        .bind(tenant.as_uuid())
-        .bind(contents.iter().map(|(hash, _)| hash.as_bytes().as_slice()).collect::<Vec<_>>())
-        .bind(contents.iter().map(|(_, content)| content.as_slice()).collect::<Vec<_>>())
-        .execute(tx.conn())
-        .await?;
-    Ok(())
-}
-
-/// Writes a revision: what it did, the tree as it is now, and what that holds. One statement.
-async fn record(
-    tx: &mut TenantTx,
-    tree: &Tree,
-    by: &By,
-    request: &[u8; 32],
-    steps: &[Step],
-    size: Size,
-) -> Result<(), Error> {
-    const SQL: &str = "
-        with revision as (
-            insert into workspace.revisions
-                (tenant_id, agent_id, revision, author, run_id, reason, idem_key, request, changed)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, coalesce(array_length($9::text[], 1), 0))
-            returning created_at),
-        change as (
-            insert into workspace.changes
-                (tenant_id, agent_id, revision, path, old_hash, old_size, new_hash, new_size)
-            select $1, $2, $3, s.path, s.old_hash, s.old_size, s.new_hash, s.new_size
-            from unnest($9::text[], $10::bytea[], $11::bigint[], $12::bytea[], $13::bigint[])
-                 as s (path, old_hash, old_size, new_hash, new_size)),
-        gone as (
-            delete from workspace.files
-            where tenant_id = $1 and agent_id = $2 and path = any($14)),
-        there as (
-            insert into workspace.files as f
-                (tenant_id, agent_id, path, hash, size, revision, changed_at)
-            select $1, $2, s.path, s.new_hash, s.new_size, $3, r.created_at
-            from unnest($9::text[], $12::bytea[], $13::bigint[]) as s (path, new_hash, new_size)
-            cross join revision r
-            where s.new_hash is not null
-            on conflict (agent_id, path, tenant_id) do update
-                set hash = excluded.hash, size = excluded.size, revision = excluded.revision,
-                    changed_at = excluded.changed_at)
-        update workspace.trees set head = $3, files = $15, bytes = $16
-        where tenant_id = $1 and agent_id = $2";
-
-    let hash = |said: &Option<Said>| said.map(|said| said.hash.as_bytes().to_vec());
-    let bytes = |said: &Option<Said>| said.map(|said| signed(said.size));
-    let gone = steps.iter().filter(|step| step.after.is_none());
-    let tenant = tx.tenant();
-    sqlx::query(SQL)
-        .bind(tenant.as_uuid())
-        .bind(tree.agent.as_uuid())
-        .bind(tree.head.next().number())
-        .bind(&by.author)
-        .bind(by.run.map(|run| run.as_uuid()))
-        .bind(&by.reason)
-        .bind(&by.key)
-        .bind(request.as_slice())
-        .bind(steps.iter().map(|step| step.path.as_str()).collect::<Vec<_>>())
-        .bind(steps.iter().map(|step| hash(&step.before)).collect::<Vec<_>>())
-        .bind(steps.iter().map(|step| bytes(&step.before)).collect::<Vec<_>>())
-        .bind(steps.iter().map(|step| hash(&step.after)).collect::<Vec<_>>())
-        .bind(steps.iter().map(|step| bytes(&step.after)).collect::<Vec<_>>())
-        .bind(gone.map(|step| step.path.as_str()).collect::<Vec<_>>())
-        .bind(i32::try_from(size.files).unwrap_or(i32::MAX))
-        .bind(size.bytes)
-        .execute(tx.conn())
-        .await?;
-    Ok(())
-}
-
-/// Refuses a tree in which a new file is a folder too, or is in what is a file.
-async fn check_folders(tx: &mut TenantTx, agent: AgentId, steps: &[Step]) -> Result<(), Error> {
-    const ABOVE: &str = "
-        select path from workspace.files
-        where tenant_id = $1 and agent_id = $2 and path = any($3) limit 1";
-    const BELOW: &str = "
-        select n.path, f.path
-        from unnest($3::text[], $4::text[], $5::text[]) as n (path, first, last)
-        cross join lateral (
-            select path from workspace.files
-            where tenant_id = $1 and agent_id = $2 and path > n.first and path < n.last
-            limit 1) f
-        limit 1";
-
-    let new: Vec<&TreePath> = steps
-        .iter()
-        .filter(|step| step.before.is_none() && step.after.is_some())
-        .map(|step| &step.path)
-        .collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    let folders: BTreeSet<&str> = new.iter().flat_map(|path| path.folders()).collect();
-    let tenant = tx.tenant();
-    if !folders.is_empty() {
-        let above: Option<String> = sqlx::query_scalar(ABOVE)
-            .bind(tenant.as_uuid())
-            .bind(agent.as_uuid())
-            .bind(folders.into_iter().collect::<Vec<_>>())
-            .fetch_optional(tx.conn())
-            .await?;
-        if let Some(folder) = above {
-            let inside = new.iter().find(|path| path.folders().any(|above| above == folder));
-            let file = inside.map(ToString::to_string).unwrap_or_default();
-            return Err(Error::Folder { folder, file });
-        }
-    }
-    let below: Option<(String, String)> = sqlx::query_as(BELOW)
-        .bind(tenant.as_uuid())
-        .bind(agent.as_uuid())
-        .bind(new.iter().map(|path| path.as_str()).collect::<Vec<_>>())
-        .bind(new.iter().map(|path| format!("{path}/")).collect::<Vec<_>>())
-        .bind(new.iter().map(|path| format!("{path}0")).collect::<Vec<_>>())
-        .fetch_optional(tx.conn())
-        .await?;
-    match below {
-        Some((folder, file)) => Err(Error::Folder { folder, file }),
-        None => Ok(()),
-    }
 }

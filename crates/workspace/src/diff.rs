@@ -9,7 +9,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::{
     ContentHash, Error, FileChange, Revision, Said, Workspaces,
     model::stored_path,
-    read::{bounds, contents},
+    read::contents,
     workspaces::{check_revision, head},
 };
 
@@ -125,13 +125,13 @@ async fn differing(
     to: Revision,
     within: Option<&TreePath>,
 ) -> Result<Vec<FileChange>, Error> {
-    // Only a file that changed in between can differ.
+    // Only a file that changed in between can differ. Which folder it is in is asked below: with
+    // it, the whole history might be read instead of what is between.
     const SQL: &str = "
         with touched as materialized (
             select distinct path from workspace.changes
             where tenant_id = $1 and agent_id = $2
-              and revision > least($3, $4) and revision <= greatest($3, $4)
-              and path >= $5 and path < $6)
+              and revision > $5 and revision <= $6)
         select t.path, a.new_hash, a.new_size, b.new_hash, b.new_size
         from touched t
         left join lateral (
@@ -144,15 +144,14 @@ async fn differing(
             order by revision desc limit 1) b on true
         where a.new_hash is distinct from b.new_hash
         order by t.path";
-    let (first, last) = bounds(within);
     let tenant = tx.tenant();
     let rows: Vec<SidesRow> = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(agent.as_uuid())
         .bind(from.number())
         .bind(to.number())
-        .bind(first)
-        .bind(last)
+        .bind(from.min(to).number())
+        .bind(from.max(to).number())
         .fetch_all(tx.conn())
         .await?;
     let mut files = Vec::with_capacity(rows.len());

@@ -183,6 +183,8 @@ fn read_tar(stream: impl Read, limits: &Limits) -> Result<BTreeMap<TreePath, Vec
             return Err(refuse("is there twice: leave one out".to_owned()));
         }
     }
+    // To the end, where a packed stream says whether it came whole.
+    io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(unreadable)?;
     Ok(found)
 }
 

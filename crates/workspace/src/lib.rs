@@ -10,14 +10,15 @@
 //! |---|---|---|
 //! | head, forget | the newest revision; the end of an agent | `workspaces.rs` |
 //! | list, read, read_many | what is there, now or then | `read.rs` |
-//! | commit | change files, all or none | `commit.rs` |
+//! | commit | change files, all or none | `commit.rs`, `record.rs` |
 //! | restore | what was, again | `restore.rs` |
 //! | log, diff | who changed what | `log.rs`, `diff.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
 //!
 //! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
-//! through afterwards for what they changed. [`Cache`] keeps what was fetched for it.
+//! through afterwards for what they changed; [`Cache`] keeps what was fetched for it
+//! (`scratch.rs`, `scratch/`).
 //!
 //! ## What is kept
 //!
@@ -30,25 +31,22 @@
 //! read it, and is refused whole if one is not so any more; the editor is told which and by whom.
 //! A change whose answer was lost is sent again with its key, and is made once.
 
-mod cache;
 mod commit;
 mod diff;
 mod error;
 mod export;
-mod fs;
 mod hash;
 mod import;
 mod limits;
 mod log;
-mod manifest;
 mod model;
 mod read;
+mod record;
 mod restore;
 mod scratch;
 mod templates;
 mod workspaces;
 
-pub use cache::Cache;
 pub use diff::{Diff, DiffBody, FileDiff};
 pub use error::{Clash, Error};
 pub use hash::ContentHash;
@@ -56,6 +54,6 @@ pub use import::{Import, Imported};
 pub use limits::Limits;
 pub use log::{LogFilter, Logged};
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
-pub use scratch::{Brought, Changes, Scratch, Stray, StrayKind};
+pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
 pub use templates::TEMPLATES;
 pub use workspaces::Workspaces;

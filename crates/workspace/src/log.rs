@@ -101,8 +101,9 @@ async fn revisions(
         from (select revision from workspace.changes
               where tenant_id = $1 and agent_id = $2 and revision < $3 and path = $5
               order by revision desc limit $4) h
-        join workspace.revisions r
-          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision
+        cross join lateral (
+            select * from workspace.revisions
+            where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r
         order by r.revision desc";
     let tenant = tx.tenant();
     let query = sqlx::query_as(if filter.path.is_some() { OF_FILE } else { ALL })

@@ -114,7 +114,7 @@ fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
 
 /// The paths from the first to before the second are those within a folder, and few others: names
 /// that go on after the folder's own, as `a-b` after `a`. `0` is what comes after `/`.
-pub(crate) fn bounds(within: Option<&TreePath>) -> (String, String) {
+fn bounds(within: Option<&TreePath>) -> (String, String) {
     match within {
         Some(folder) => (folder.to_string(), format!("{folder}0")),
         // More bytes than a path has, of the greatest character there is.
@@ -168,6 +168,8 @@ pub(crate) async fn list_at(
     at: Revision,
     within: Option<&TreePath>,
 ) -> Result<Vec<Listed>, Error> {
+    // `lateral … limit` rather than a join, here and elsewhere: a join may be planned as reading
+    // all of the agent's revisions for each row.
     const SQL: &str = "
         select h.path, h.new_size, h.new_hash, h.revision, r.created_at
         from (select distinct on (path) path, new_size, new_hash, revision
@@ -175,8 +177,9 @@ pub(crate) async fn list_at(
               where tenant_id = $1 and agent_id = $2 and path >= $3 and path < $4
                 and revision <= $5
               order by path, revision desc) h
-        join workspace.revisions r
-          on r.tenant_id = $1 and r.agent_id = $2 and r.revision = h.revision
+        cross join lateral (
+            select created_at from workspace.revisions
+            where tenant_id = $1 and agent_id = $2 and revision = h.revision limit 1) r
         where h.new_hash is not null
         order by h.path";
     check_revision(at, head(tx, agent).await?)?;

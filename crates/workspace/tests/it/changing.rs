@@ -66,6 +66,7 @@ async fn of_many_who_change_one_file_at_once_one_is_first_and_all_others_are_tol
 -> anyhow::Result<()> {
     let world = World::start().await?;
     world.put("plan.md", "one").await?;
+    world.connect(8).await?;
 
     let mut all = Vec::new();
     for n in 0..8 {
@@ -87,6 +88,7 @@ async fn of_many_who_change_one_file_at_once_one_is_first_and_all_others_are_tol
 #[tokio::test]
 async fn changes_of_different_files_at_once_are_all_made() -> anyhow::Result<()> {
     let world = World::start().await?;
+    world.connect(8).await?;
 
     let mut all = Vec::new();
     for n in 0..8 {
@@ -138,6 +140,7 @@ async fn the_same_key_again_changes_nothing_and_answers_with_the_first_revision(
 async fn of_many_with_one_key_at_once_one_changes() -> anyhow::Result<()> {
     let world = World::start().await?;
     let keyed = by("ada").with_key("k");
+    world.connect(8).await?;
 
     let mut all = Vec::new();
     for _ in 0..8 {

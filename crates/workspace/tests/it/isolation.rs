@@ -1,7 +1,13 @@
 //! Two tenants never meet, also where an agent's id is the same; nor do two agents of one tenant.
 
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
 use holdfast_types::{AgentId, TenantId};
-use holdfast_workspace::{Error, Import, LogFilter, Revision, Scratch};
+use holdfast_workspace::{Import, LogFilter, Revision, Scratch};
+use sqlx::{Connection as _, PgConnection};
 
 use crate::world::{World, by, path, put};
 
@@ -134,29 +140,56 @@ async fn the_system_role_sees_no_file_and_nobody_rewrites_history() -> anyhow::R
 }
 
 #[tokio::test]
-async fn an_agent_is_forgotten_while_another_of_its_tenant_writes_the_same() -> anyhow::Result<()> {
+async fn a_content_is_not_forgotten_while_a_change_that_needs_it_is_under_way() -> anyhow::Result<()>
+{
+    const FIRST: &str = "
+        insert into workspace.revisions (tenant_id, agent_id, revision, author, reason, request, changed)
+        values ($1, $2, 1, 'x', '', '', 0)";
     let world = World::start().await?;
-    for round in 0..10 {
-        let gone = AgentId::generate();
-        let text = format!("round {round}");
-        world.trees.commit(world.tenant, gone, &by("eve"), vec![put("x", &text)?]).await?;
-
-        let edits = vec![put("a", &text)?];
-        let (forgotten, written) =
-            futures::future::join(world.trees.forget(world.tenant, gone), world.commit(edits))
-                .await;
-        forgotten?;
-        written?;
-        assert_eq!(world.text("a").await?, Some(text));
-    }
-    let lost = world
-        .number(
-            "select count(*) from workspace.changes c where new_hash is not null and not exists \
-             (select from workspace.contents where hash = c.new_hash)",
-        )
+    let gone = AgentId::generate();
+    world.trees.commit(world.tenant, gone, &by("eve"), vec![put("x", "same")?]).await?;
+    // Somebody stands where the change is to write its revision, after its contents.
+    let mut holder = PgConnection::connect(&world.database.admin_url()).await?;
+    sqlx::query("begin").execute(&mut holder).await?;
+    sqlx::query(FIRST)
+        .bind(world.tenant.as_uuid())
+        .bind(world.agent.as_uuid())
+        .execute(&mut holder)
         .await?;
-    assert_eq!(lost, 0);
-    let error = world.trees.read(world.tenant, world.agent, &path("a")?, Some(99.into())).await;
-    assert!(matches!(error, Err(Error::NoRevision { .. })));
+
+    let is_forgotten = AtomicBool::new(false);
+    let change = async { anyhow::Ok(world.commit(vec![put("a", "same")?]).await?) };
+    let forget = async {
+        waiting(&world, 1).await?;
+        world.trees.forget(world.tenant, gone).await?;
+        is_forgotten.store(true, Ordering::Relaxed);
+        anyhow::Ok(())
+    };
+    let let_go = async {
+        tokio::select! {
+            waiting = waiting(&world, 2) => waiting?,
+            () = async { while !is_forgotten.load(Ordering::Relaxed) { pause().await } } => {}
+        }
+        sqlx::query("rollback").execute(&mut holder).await?;
+        anyhow::Ok(())
+    };
+    tokio::try_join!(change, forget, let_go)?;
+
+    assert_eq!(world.text("a").await?.as_deref(), Some("same"));
     Ok(())
+}
+
+/// Until so many wait for a lock.
+async fn waiting(world: &World, many: i64) -> anyhow::Result<()> {
+    const WAITING: &str = "
+        select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock'";
+    while world.number(WAITING).await? < many {
+        pause().await;
+    }
+    Ok(())
+}
+
+async fn pause() {
+    tokio::time::sleep(Duration::from_millis(5)).await;
 }

@@ -76,6 +76,7 @@ async fn under_limits_that_were_lowered_a_tree_may_only_shrink() -> anyhow::Resu
 #[tokio::test]
 async fn changes_at_once_do_not_pass_the_limit_together() -> anyhow::Result<()> {
     let world = World::with(SMALL).await?;
+    world.connect(8).await?;
 
     let mut all = Vec::new();
     for n in 0..8 {

@@ -133,8 +133,8 @@ async fn what_a_command_did_is_found_and_committed() -> anyhow::Result<()> {
     );
     assert_eq!(changes.strays, []);
 
-    let committed = world.commit(changes.edits).await?;
-    scratch.settle(&committed).await?;
+    let committed = scratch.commit(&by("ada"), changes.edits).await?;
+    assert_eq!(committed.revision, 2.into());
     assert_eq!(scratch.changes().await?.edits, []);
     let brought = scratch.bring(None).await?;
     assert_eq!(brought, Brought { revision: 2.into(), written: 0, removed: 0, fetched: 0 });
@@ -160,15 +160,38 @@ async fn a_command_on_an_old_tree_is_told_and_its_work_is_not_lost_by_that() -> 
 
     // It decides to write beside it; what others did comes with the next bringing.
     fs::rename(scratch.tree().join("a"), scratch.tree().join("mine"))?;
-    let edits = vec![put("mine", "mine")?];
-    scratch.changes().await?;
-    let committed = world.commit(edits).await?;
-    scratch.settle(&committed).await?;
+    let mut edits = scratch.changes().await?.edits;
+    edits.retain(|edit| edit.path().as_str() == "mine");
+    scratch.commit(&by("ada"), edits).await?;
     scratch.bring(None).await?;
     assert_eq!(
         on_disk(scratch.tree())?,
         tree(&[("a", "theirs"), ("b", "1"), ("c", "theirs"), ("mine", "mine")])
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_what_a_command_did_a_part_can_be_kept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.commit(vec![put("a", "1")?, put("b", "1")?]).await?;
+    let mut scratch = world.scratch().await?;
+    scratch.bring(None).await?;
+    for name in ["a", "b", "c"] {
+        fs::write(scratch.tree().join(name), "2")?;
+    }
+
+    let mut edits = scratch.changes().await?.edits;
+    edits.retain(|edit| edit.path().as_str() == "b");
+    scratch.commit(&by("ada"), edits).await?;
+    assert_eq!(scratch.changes().await?.edits.len(), 2);
+    scratch.bring(None).await?;
+    assert_eq!(on_disk(scratch.tree())?, tree(&[("a", "1"), ("b", "2")]));
+
+    // What the folder does not know of is brought as anybody's.
+    scratch.commit(&by("ada"), vec![put("beside", "x")?]).await?;
+    scratch.bring(None).await?;
+    assert_eq!(on_disk(scratch.tree())?, world.tree(None).await?);
     Ok(())
 }
 

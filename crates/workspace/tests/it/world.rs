@@ -53,6 +53,12 @@ impl World {
         Pools::lazy(&config, "test")
     }
 
+    /// Opens as many connections as a test is about to use at once, so that it does.
+    pub async fn connect(&self, many: usize) -> Result<(), Error> {
+        let heads = (0..many).map(|_| self.trees.head(self.tenant, self.agent));
+        futures::future::try_join_all(heads).await.map(drop)
+    }
+
     /// Reads one number as the owner, whom row-level security does not bind.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;

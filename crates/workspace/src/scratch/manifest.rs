@@ -10,11 +10,12 @@ use holdfast_types::{AgentId, TenantId, TreePath};
 use serde::{Deserialize, Serialize};
 use tracing::debug;
 
-use crate::{ContentHash, Revision, fs::Stamp};
+use super::folder::Stamp;
+use crate::{ContentHash, Revision};
 
 /// What a scratch folder was brought to. It is kept beside the folder, where no command sees it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Manifest {
+pub(super) struct Manifest {
     pub tenant: TenantId,
     pub agent: AgentId,
     /// The revision that `files` is; `None` if it is none.
@@ -24,7 +25,7 @@ pub(crate) struct Manifest {
 
 /// A file that a scratch folder holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Held {
+pub(super) struct Held {
     pub hash: ContentHash,
     pub stamp: Stamp,
     /// The second in which its revision was made.

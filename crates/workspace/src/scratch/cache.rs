@@ -63,7 +63,7 @@ impl Cache {
     }
 
     /// A content, if it is here and whole.
-    pub(crate) fn get(&self, tenant: TenantId, hash: ContentHash) -> Option<Vec<u8>> {
+    pub(super) fn get(&self, tenant: TenantId, hash: ContentHash) -> Option<Vec<u8>> {
         let path = self.path(tenant, hash);
         let content = fs::read(&path).ok()?;
         if ContentHash::of(&content) != hash {
@@ -82,7 +82,7 @@ impl Cache {
     }
 
     /// Keeps a content. One that cannot be kept is fetched again next time.
-    pub(crate) fn put(&self, tenant: TenantId, hash: ContentHash, content: &[u8]) {
+    pub(super) fn put(&self, tenant: TenantId, hash: ContentHash, content: &[u8]) {
         let size = content.len() as u64;
         let path = self.path(tenant, hash);
         if size > self.0.limit || path.exists() {

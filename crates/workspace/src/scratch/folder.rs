@@ -24,13 +24,13 @@ const FOLDER: OFlags =
 
 /// An open folder.
 #[derive(Debug)]
-pub(crate) struct Folder(OwnedFd);
+pub(super) struct Folder(OwnedFd);
 
 /// What tells whether a file was touched, without reading it.
 ///
 /// The time of its last change cannot be set by a command, as that of its last writing can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamp {
+pub(super) struct Stamp {
     pub size: u64,
     inode: u64,
     written: (i64, i64),
@@ -55,7 +55,7 @@ impl Stamp {
 }
 
 /// What stands under a name.
-pub(crate) enum Kind {
+pub(super) enum Kind {
     Folder,
     File(Stamp),
     Link,
@@ -189,13 +189,13 @@ impl Folder {
 }
 
 /// A name for the system.
-pub(crate) fn name(part: &str) -> io::Result<CString> {
+pub(super) fn name(part: &str) -> io::Result<CString> {
     CString::new(part).map_err(|_nul| io::ErrorKind::InvalidInput.into())
 }
 
 /// A folder of the runner's beside the tree, where things are made and where they end.
 #[derive(Debug)]
-pub(crate) struct Trash {
+pub(super) struct Trash {
     folder: Folder,
 }
 

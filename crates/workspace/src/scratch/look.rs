@@ -1,0 +1,98 @@
+//! Finding what a command changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_types::TreePath;
+
+use super::{
+    Changes, StrayKind,
+    folder::{Stamp, name},
+    manifest::Held,
+    place::Place,
+    walk::{Odd, walk},
+};
+use crate::{Base, ContentHash, Edit, Error};
+
+/// How many names a command may leave for each file that a tree may have, before they are not
+/// looked through any more.
+const NAMES_PER_FILE: usize = 10;
+
+/// What a look found.
+pub(super) struct Looked {
+    pub changes: Changes,
+    pub found: BTreeMap<TreePath, Option<Held>>,
+    /// Files that were touched and say the same.
+    pub touched: Vec<(TreePath, Stamp)>,
+}
+
+impl Place {
+    /// Finds what is not as it was put there.
+    pub fn look(&self, held: &BTreeMap<TreePath, Held>) -> Result<Looked, Error> {
+        let files = usize::try_from(self.limits.files).unwrap_or(usize::MAX);
+        let mut walked = walk(&self.root, files.saturating_mul(NAMES_PER_FILE))?;
+        let mut looked = Looked {
+            changes: Changes { edits: Vec::new(), strays: Vec::new() },
+            found: BTreeMap::new(),
+            touched: Vec::new(),
+        };
+        let mut room = self.limits.tree;
+        for (path, stamp) in &walked.files {
+            let before = held.get(path);
+            if before.is_some_and(|held| held.stamp == *stamp) {
+                continue;
+            }
+            match self.read(path, self.limits.file.min(room))? {
+                Ok((content, stamp)) => {
+                    let hash = ContentHash::of(&content);
+                    if before.is_some_and(|held| held.hash == hash) {
+                        looked.touched.push((path.clone(), stamp));
+                        continue;
+                    }
+                    room -= content.len() as u64;
+                    let base = before.map_or(Base::Absent, |held| Base::Hash(held.hash));
+                    looked
+                        .found
+                        .insert(path.clone(), Some(Held { hash, stamp, second: stamp.second() }));
+                    looked.changes.edits.push(Edit::Put { path: path.clone(), content, base });
+                }
+                Err(kind) => {
+                    let name = name(path.name()).map_err(Error::disk("read a file"))?;
+                    walked.odd.push(Odd { folder: path.folder(), name, kind });
+                }
+            }
+        }
+        looked.changes.strays = walked.odd.iter().map(Odd::stray).collect();
+        looked.changes.strays.sort_by(|a, b| a.path.cmp(&b.path));
+        let strays: BTreeSet<&str> =
+            looked.changes.strays.iter().map(|stray| stray.path.as_str()).collect();
+        for (path, held) in held {
+            // What a link or the like has replaced, or hides, is not deleted.
+            let hidden = strays.contains(path.as_str())
+                || path.folders().any(|folder| strays.contains(folder));
+            if !walked.files.contains_key(path) && !hidden {
+                let base = Base::Hash(held.hash);
+                looked.found.insert(path.clone(), None);
+                looked.changes.edits.push(Edit::Delete { path: path.clone(), base });
+            }
+        }
+        looked.changes.edits.sort_by(|a, b| a.path().cmp(b.path()));
+        Ok(looked)
+    }
+
+    fn read(
+        &self,
+        path: &TreePath,
+        most: u64,
+    ) -> Result<Result<(Vec<u8>, Stamp), StrayKind>, Error> {
+        let read =
+            self.root.folder_of(path).and_then(|folder| folder.read(&name(path.name())?, most));
+        match read {
+            Ok(Some(read)) => Ok(Ok(read)),
+            Ok(None) => Ok(Err(StrayKind::Large)),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                Ok(Err(StrayKind::Closed))
+            }
+            Err(error) => Err(Error::disk("read a file")(error)),
+        }
+    }
+}

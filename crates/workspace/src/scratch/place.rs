@@ -1,0 +1,148 @@
+//! Where a tree is on a disk, and what the runner does there.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use holdfast_types::TreePath;
+
+use super::{
+    folder::{Folder, Trash, name},
+    manifest::Held,
+    walk::walk,
+};
+use crate::{ContentHash, Error, Limits, Listed};
+
+/// Where it is.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub tree: PathBuf,
+    pub manifest: PathBuf,
+    pub root: Folder,
+    pub trash: Trash,
+    pub limits: Limits,
+}
+
+/// A file that is to be written.
+#[derive(Clone)]
+pub(super) struct Missing {
+    pub path: TreePath,
+    pub hash: ContentHash,
+    pub size: u64,
+    pub second: i64,
+}
+
+/// A folder in which nothing is wrong, though files may be missing.
+pub(super) struct Cleaned {
+    pub kept: BTreeMap<TreePath, Held>,
+    pub missing: Vec<Missing>,
+    pub removed: usize,
+}
+
+impl Place {
+    pub fn open(root: &Path, limits: Limits) -> std::io::Result<Self> {
+        let (tree, trash) = (root.join("tree"), root.join("trash"));
+        fs::create_dir_all(&tree)?;
+        fs::create_dir_all(&trash)?;
+        Ok(Self {
+            root: Folder::open(&tree)?,
+            trash: Trash::open(&trash)?,
+            manifest: root.join("manifest"),
+            tree,
+            limits,
+        })
+    }
+
+    /// Removes what is not to be there, and says what is missing. Without a list, what is held is
+    /// what is to be there.
+    pub fn clean(
+        &self,
+        held: BTreeMap<TreePath, Held>,
+        listed: Option<Vec<Listed>>,
+    ) -> Result<Cleaned, Error> {
+        let clean = || Error::disk("clean a scratch folder");
+        let mut missing: BTreeMap<TreePath, Missing> = match listed {
+            Some(listed) => {
+                listed.into_iter().map(|file| (file.path.clone(), file.into())).collect()
+            }
+            None => {
+                held.iter().map(|(path, held)| (path.clone(), Missing::of(path, held))).collect()
+            }
+        };
+        let walked = walk(&self.root, usize::MAX)?;
+        let mut removed = walked.odd.len();
+        for odd in &walked.odd {
+            let folder = match &odd.folder {
+                Some(folder) => self
+                    .root
+                    .folder_of(folder)
+                    .and_then(|above| above.folder(&name(folder.name())?)),
+                None => self.root.folder(c"."),
+            };
+            folder.and_then(|folder| self.trash.take(&folder, &odd.name)).map_err(clean())?;
+        }
+        let mut kept = BTreeMap::new();
+        for (path, stamp) in walked.files {
+            match (missing.get(&path), held.get(&path)) {
+                (Some(wanted), Some(held)) if held.hash == wanted.hash && held.stamp == stamp => {
+                    kept.insert(path.clone(), *held);
+                    missing.remove(&path);
+                }
+                // It is written anew, in its place.
+                (Some(_), _) => {}
+                (None, _) => {
+                    removed += 1;
+                    self.remove(&path).map_err(clean())?;
+                }
+            }
+        }
+        self.trash.empty().map_err(clean())?;
+        Ok(Cleaned { kept, missing: missing.into_values().collect(), removed })
+    }
+
+    /// Removes a file, and the folders that are empty without it.
+    fn remove(&self, path: &TreePath) -> std::io::Result<()> {
+        self.root.folder_of(path)?.unlink(&name(path.name())?)?;
+        let mut path = path.folder();
+        while let Some(folder) = path {
+            if !self.root.folder_of(&folder)?.remove_empty(&name(folder.name())?) {
+                break;
+            }
+            path = folder.folder();
+        }
+        Ok(())
+    }
+
+    pub fn write(
+        &self,
+        files: Vec<Missing>,
+        contents: &BTreeMap<ContentHash, Vec<u8>>,
+    ) -> Result<Vec<(TreePath, Held)>, Error> {
+        let mut held = Vec::with_capacity(files.len());
+        for Missing { path, hash, second, .. } in files {
+            let content = contents.get(&hash).ok_or(Error::Corrupt { what: "content" })?;
+            let written = self
+                .root
+                .make_folder_of(&path, &self.trash)
+                .and_then(|folder| folder.write(&name(path.name())?, content, second, &self.trash));
+            let stamp = written.map_err(Error::disk("write a file"))?;
+            held.push((path, Held { hash, stamp, second }));
+        }
+        Ok(held)
+    }
+}
+
+impl From<Listed> for Missing {
+    fn from(file: Listed) -> Self {
+        let second = file.changed_at.as_second();
+        Self { path: file.path, hash: file.hash, size: file.size, second }
+    }
+}
+
+impl Missing {
+    fn of(path: &TreePath, held: &Held) -> Self {
+        Self { path: path.clone(), hash: held.hash, size: held.stamp.size, second: held.second }
+    }
+}
