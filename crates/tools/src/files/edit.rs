@@ -114,13 +114,13 @@ mod tests {
     async fn one_place_is_changed_and_once_when_the_call_is_made_again() {
         let (call, files, tools) = files();
         files.put(&call, "x.rs", TEXT);
-        let input = input("two() {\n    a", "two() {\n    a(b); a");
+        let input = input("two() {\n    a", "two() {\n    b");
 
         let first = ask(&tools, &call, "edit", &input).await;
         let again = ask(&tools, &call, "edit", &input).await;
 
         assert_eq!(first, again);
-        assert!(files.get(&call, "x.rs").unwrap().ends_with("fn two() {\n    a(b); a();\n}\n"));
+        assert!(files.get(&call, "x.rs").unwrap().ends_with("fn two() {\n    b();\n}\n"));
         assert_eq!(files.changes(), (1, Some("edit".into())));
     }
 
