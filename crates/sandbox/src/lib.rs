@@ -15,6 +15,7 @@
 //! Scripts come from models, and files from scripts: nothing in either is trusted. What
 //! each wall guarantees, and what none does, is in `docs/sandbox.md`.
 
+mod background;
 mod bubblewrap;
 mod command;
 mod config;

@@ -5,13 +5,18 @@
 //! [`Launched`]'s `Drop` kills. Between two looks a command may go beyond a limit that is
 //! only watched; how far is in `docs/sandbox.md`.
 
-use std::{io, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    sync::Arc,
+    time::Duration,
+};
 
 use rustix::{
     io::{Errno, ioctl_fionread, write},
     process::{
-        Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal,
-        test_kill_process_group,
+        Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process_group, pidfd_open,
+        pidfd_send_signal, test_kill_process_group, waitid,
     },
 };
 use tokio::{
@@ -144,8 +149,14 @@ impl Launched {
             let _gone = init.readable().await?;
         }
         let status = self.child.wait().await?;
-        if let Hold::Group = self.hold {
-            self.group_gone().await;
+        match &self.hold {
+            Hold::Group => self.group_gone().await,
+            // `bwrap` leaves its child to the machine's first process: in a container, to us.
+            Hold::Namespace { init, .. } if getpid() == Pid::INIT => {
+                let _gone = init.readable().await?;
+                let _not_ours = waitid(WaitId::PidFd(init.as_fd()), WaitIdOptions::EXITED);
+            }
+            Hold::Namespace { .. } => {}
         }
         Ok(match (status.code(), status.signal()) {
             (Some(code), _) => Ended::from_code(code),

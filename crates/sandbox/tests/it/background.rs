@@ -8,7 +8,7 @@ use std::{
 use holdfast_sandbox::{Access, Ended, Error, Limit, Owner, ProcessId, Processes, Signal, State};
 use holdfast_types::{SessionId, TenantId};
 
-use crate::world::{World, is_running};
+use crate::world::{World, is_running, seconds};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -155,7 +155,8 @@ async fn a_session_has_so_many_and_no_more() -> anyhow::Result<()> {
 
 #[tokio::test]
 async fn processes_end_with_their_session_and_with_the_runner() -> anyhow::Result<()> {
-    for (world, word) in [(World::walled().await?, "4271"), (World::plain().await?, "4272")] {
+    for (world, whole) in [(World::walled().await?, 35), (World::plain().await?, 36)] {
+        let word = &seconds(whole);
         let (processes, owner) = (processes(&world), owner());
         for leaves in [true, false] {
             let script = format!("trap '' TERM; sleep {word} & sleep {word}");

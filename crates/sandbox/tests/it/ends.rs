@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use holdfast_sandbox::{Ended, Limit};
 use tokio_util::sync::CancellationToken;
 
-use crate::world::{World, is_running};
+use crate::world::{World, is_running, seconds};
 
 #[tokio::test]
 async fn a_command_tells_its_code_and_both_its_outputs() -> anyhow::Result<()> {
@@ -85,11 +85,14 @@ async fn a_cancelled_command_ends() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_process_left_in_the_background_does_not_survive() -> anyhow::Result<()> {
     let world = World::walled().await?;
-    let script = "setsid sleep 4231 </dev/null >/dev/null 2>&1 & (setsid sleep 4231 &); echo left";
+    let word = seconds(31);
+    let script = format!(
+        "setsid sleep {word} </dev/null >/dev/null 2>&1 & (setsid sleep {word} &); echo left"
+    );
 
-    assert_eq!(world.output(script).await?, "left\n");
+    assert_eq!(world.output(&script).await?, "left\n");
 
-    assert!(!is_running("4231"));
+    assert!(!is_running(&word));
     Ok(())
 }
 
@@ -97,22 +100,24 @@ async fn a_process_left_in_the_background_does_not_survive() -> anyhow::Result<(
 async fn a_process_left_in_the_group_does_not_survive_without_walls_either() -> anyhow::Result<()> {
     let world = World::plain().await?;
 
-    assert_eq!(world.output("sleep 4232 & echo left").await?, "left\n");
+    let word = seconds(32);
+    assert_eq!(world.output(&format!("sleep {word} & echo left")).await?, "left\n");
 
-    assert!(!is_running("4232"));
+    assert!(!is_running(&word));
     Ok(())
 }
 
 #[tokio::test]
 async fn a_command_nobody_waits_for_any_more_is_killed() -> anyhow::Result<()> {
-    for (world, word) in [(World::walled().await?, "4233"), (World::plain().await?, "4234")] {
+    for (world, whole) in [(World::walled().await?, 33), (World::plain().await?, 34)] {
+        let word = seconds(whole);
         let script = format!("sleep {word}; true");
         let run = world.run(&script);
 
         assert!(tokio::time::timeout(Duration::from_millis(500), run).await.is_err());
 
         let began = Instant::now();
-        while is_running(word) {
+        while is_running(&word) {
             assert!(began.elapsed() < Duration::from_secs(5), "it still runs");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

@@ -4,14 +4,15 @@ use std::time::{Duration, Instant};
 
 use holdfast_sandbox::{Ended, Limit};
 
-use crate::world::{World, is_running};
+use crate::world::{World, is_running, seconds};
 
 #[tokio::test]
 async fn a_bomb_of_processes_is_stopped() -> anyhow::Result<()> {
     let world = World::walled().await?;
     // At most 2⁹ processes, were there no wall.
-    let script = "b() { [ $1 -gt 0 ] && { b $(($1 - 1)) & b $(($1 - 1)) & }; sleep 4251; }; b 8";
-    let mut command = world.command(script);
+    let word = seconds(37);
+    let script = "b() { [ $1 -gt 0 ] && { b $(($1 - 1)) & b $(($1 - 1)) & }; sleep WORD; }; b 8";
+    let mut command = world.command(&script.replace("WORD", &word));
     command.timeout = Some(Duration::from_secs(3));
 
     let ended = world.run_command(command).await?.ended;
@@ -22,7 +23,7 @@ async fn a_bomb_of_processes_is_stopped() -> anyhow::Result<()> {
     if rustix::process::geteuid().is_root() {
         assert_eq!(ended, Ended::Limit(Limit::Processes));
     }
-    assert!(!is_running("4251"));
+    assert!(!is_running(&word));
     Ok(())
 }
 
@@ -31,7 +32,8 @@ async fn one_process_gets_no_more_memory_than_all_may() -> anyhow::Result<()> {
     let world = World::walled().await?;
     let outcome = world.run("perl -e '$x = \"a\" x (400 << 20); print \"had it\"'").await?;
 
-    assert!(!outcome.ended.is_success());
+    // It is the kernel that refuses, at once; the watcher kills what came by in pieces.
+    assert!(matches!(outcome.ended, Ended::Exited(1..)), "{}", outcome.ended);
     assert_eq!(outcome.stdout.to_text(), "");
     Ok(())
 }
@@ -39,8 +41,8 @@ async fn one_process_gets_no_more_memory_than_all_may() -> anyhow::Result<()> {
 #[tokio::test]
 async fn processes_that_take_too_much_together_are_stopped() -> anyhow::Result<()> {
     let world = World::walled().await?;
-    let script = "for i in 1 2 3 4; do perl -e '$x = \"a\" x (40 << 20); sleep 4252' & done; \
-                  sleep 1; for i in 1 2 3 4; do perl -e '$x = \"a\" x (40 << 20); sleep 4252' & done; wait";
+    let script = "for i in 1 2 3 4; do perl -e '$x = \"a\" x (40 << 20); sleep 30' & done; \
+                  sleep 1; for i in 1 2 3 4; do perl -e '$x = \"a\" x (40 << 20); sleep 30' & done; wait";
     let began = Instant::now();
 
     let outcome = world.run(script).await?;
@@ -80,7 +82,7 @@ async fn a_file_grows_to_its_limit_and_no_further() -> anyhow::Result<()> {
 #[tokio::test]
 async fn a_workspace_that_is_filled_stops_the_command() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
-        let script = "for i in 1 2 3 4 5; do head -c 8000000 /dev/zero > f$i; done; sleep 4253";
+        let script = "for i in 1 2 3 4 5; do head -c 8000000 /dev/zero > f$i; done; sleep 30";
         let began = Instant::now();
 
         assert_eq!(world.run(script).await?.ended, Ended::Limit(Limit::Disk));
@@ -94,7 +96,7 @@ async fn a_workspace_that_is_filled_stops_the_command() -> anyhow::Result<()> {
 async fn files_that_are_deleted_and_held_fill_it_too() -> anyhow::Result<()> {
     let world = World::walled().await?;
     let script = "for i in 11 12 13 14 15; do eval \"exec $i>f\"; rm f; \
-                  head -c 8000000 /dev/zero >&$i; done; sleep 4254";
+                  head -c 8000000 /dev/zero >&$i; done; sleep 30";
 
     assert_eq!(world.run(script).await?.ended, Ended::Limit(Limit::Disk));
     Ok(())

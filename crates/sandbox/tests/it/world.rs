@@ -89,6 +89,11 @@ impl World {
     }
 }
 
+/// A time for `sleep` that no other test, and no other run, has: to find it by, and short.
+pub fn seconds(whole: u32) -> String {
+    format!("{whole}.{}", std::process::id())
+}
+
 /// Whether a process of this machine has this word among its arguments.
 pub fn is_running(word: &str) -> bool {
     let own = std::process::id().to_string();

@@ -1,0 +1,151 @@
+//! A command that goes on by itself, on this machine.
+
+use std::{
+    fmt, io,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use tokio::{
+    io::AsyncWriteExt as _,
+    process::ChildStdin,
+    sync::{mpsc, oneshot, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Chunk, Ended, Error, Process, Signal, State, Stream,
+    local::{Shared, drain, lock, pipes, settle},
+    output::Ring,
+    supervise::{Launched, Reach, Terms, Verdict, supervise},
+};
+
+/// A command in the background, and the task that watches it.
+pub(crate) struct Background {
+    reach: Arc<Reach>,
+    out: Shared<Ring>,
+    err: Shared<Ring>,
+    input: Mutex<Option<mpsc::Sender<Input>>>,
+    stop: CancellationToken,
+    state: watch::Receiver<State>,
+    supervisor: JoinHandle<()>,
+}
+
+/// Bytes for a process, and whom to tell that they were taken.
+type Input = (Vec<u8>, oneshot::Sender<io::Result<()>>);
+
+impl Background {
+    /// Lets it go, and watches it from now on.
+    pub(crate) fn begin(mut launched: Launched, terms: Terms, input: Vec<u8>) -> Self {
+        let kept = || Arc::new(Mutex::new(Ring::at_most(terms.limits.output)));
+        let (out, err) = (kept(), kept());
+        let (stdin, stdout, stderr) = pipes(&mut launched);
+        let readers = [drain(stdout, Arc::clone(&out)), drain(stderr, Arc::clone(&err))];
+        let (sender, receiver) = mpsc::channel(1);
+        let writer = tokio::spawn(keep_feeding(stdin, input, receiver));
+
+        let reach = Arc::clone(&launched.reach);
+        let stop = CancellationToken::new();
+        let cancel = stop.clone();
+        let (tell, state) = watch::channel(State::Running);
+        let supervisor = tokio::spawn(async move {
+            let verdict: io::Result<Verdict> = supervise(&mut launched, &terms, &cancel).await;
+            writer.abort();
+            settle(readers).await;
+            let ended = verdict.map_or_else(
+                |error| {
+                    tracing::error!(%error, "a background process could not be waited for");
+                    Ended::Signalled(0)
+                },
+                |verdict| verdict.ended,
+            );
+            tell.send_replace(State::Ended(ended));
+        });
+        let input = Mutex::new(Some(sender));
+        Self { reach, out, err, input, stop, state, supervisor }
+    }
+
+    fn input(&self) -> MutexGuard<'_, Option<mpsc::Sender<Input>>> {
+        self.input.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn send(&self, bytes: Vec<u8>) -> Result<(), Error> {
+        let sender = self.input().clone().ok_or(Error::InputClosed)?;
+        let (tell, told) = oneshot::channel();
+        sender.send((bytes, tell)).await.map_err(|_| Error::InputClosed)?;
+        told.await.map_err(|_| Error::InputClosed)?.map_err(|_| Error::InputClosed)
+    }
+}
+
+async fn keep_feeding(stdin: Option<ChildStdin>, first: Vec<u8>, mut more: mpsc::Receiver<Input>) {
+    let Some(mut stdin) = stdin else { return };
+    if stdin.write_all(&first).await.is_err() {
+        return;
+    }
+    while let Some((bytes, tell)) = more.recv().await {
+        let written = stdin.write_all(&bytes).await;
+        let is_over = written.is_err();
+        // Whoever does not wait any more need not know.
+        let _unheard = tell.send(written);
+        if is_over {
+            return;
+        }
+    }
+}
+
+impl fmt::Debug for Background {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Background").field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl Process for Background {
+    fn state(&self) -> State {
+        *self.state.borrow()
+    }
+
+    fn read(&self, stream: Stream, from: u64) -> Chunk {
+        match stream {
+            Stream::Out => lock(&self.out).read(from),
+            Stream::Err => lock(&self.err).read(from),
+        }
+    }
+
+    fn write(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.send(bytes))
+    }
+
+    fn close_input(&self) {
+        self.input().take();
+    }
+
+    fn signal(&self, signal: Signal) {
+        if self.state() == State::Running {
+            self.reach.signal(signal.as_signal());
+        }
+    }
+
+    fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    fn ended(&self) -> BoxFuture<'_, Ended> {
+        Box::pin(async {
+            let mut state = self.state.clone();
+            let ended = state.wait_for(|state| *state != State::Running).await;
+            match ended.as_deref() {
+                Ok(State::Ended(ended)) => *ended,
+                // The supervisor tells the end, whatever happens, unless the runtime stops.
+                Ok(State::Running) | Err(_) => Ended::Cancelled,
+            }
+        })
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Drops what it supervises, which kills it.
+        self.supervisor.abort();
+    }
+}
