@@ -3,7 +3,7 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, keys_client::KeysClient,
+    agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient, keys_client::KeysClient,
     messages_client::MessagesClient, operations_client::OperationsClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, tenants_client::TenantsClient,
@@ -26,6 +26,9 @@ const DEFAULT_URL: &str = "http://127.0.0.1:18790";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A long history is more than tonic's 4 MiB.
 const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
+
+/// All of an agent's files.
+const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
 /// Calls the gateway with a key. Nothing is connected before the first call.
 #[derive(Debug, Clone)]
@@ -77,6 +80,12 @@ impl Client {
 
     pub fn agents(&self) -> AgentsClient<Channel> {
         AgentsClient::new(self.channel.clone())
+    }
+
+    pub fn files(&self) -> FilesClient<Channel> {
+        FilesClient::new(self.channel.clone())
+            .max_decoding_message_size(LARGEST_ARCHIVE)
+            .max_encoding_message_size(LARGEST_ARCHIVE)
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

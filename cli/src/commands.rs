@@ -7,6 +7,7 @@ mod agents;
 mod channels;
 mod dead;
 mod deliveries;
+mod files;
 mod given;
 mod keys;
 mod providers;
@@ -32,6 +33,9 @@ pub enum Caller {
     /// Make and change agents
     #[command(subcommand)]
     Agents(agents::Agents),
+    /// Look at and change what agents know and are: their files
+    #[command(subcommand)]
+    Files(files::Files),
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
@@ -68,6 +72,7 @@ impl Caller {
             Self::Sessions(command) => command.run(client, screen).await,
             Self::Runs(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
+            Self::Files(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,

@@ -71,6 +71,7 @@ impl App {
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
+            .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         let models = Models::new([])?;
         let id = RunnerId::generate();

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use anyhow::ensure;
 use holdfast_kit::{config::Secrets, telemetry};
 use holdfast_session::LEASE;
+use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
 /// The settings of a process that runs agents: the tables it shares with others, and its own.
@@ -86,6 +87,9 @@ pub struct Runner {
     #[serde(with = "humantime_serde")]
     pub prune: Duration,
 
+    /// What tools may do on the web.
+    pub web: Web,
+
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
@@ -110,6 +114,7 @@ impl Default for Runner {
             relay: Duration::from_secs(5),
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
+            web: Web::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }

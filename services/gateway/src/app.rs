@@ -10,6 +10,7 @@ use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
+use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -101,6 +102,7 @@ impl App {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
+            workspaces: Workspaces::new(pools.clone()),
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit);

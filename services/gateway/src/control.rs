@@ -6,6 +6,7 @@
 
 mod accounts;
 mod agents;
+mod files;
 mod keys;
 mod providers;
 mod routing;
@@ -17,7 +18,7 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, keys_server::KeysServer,
+    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer, keys_server::KeysServer,
     operations_server::OperationsServer, providers_server::ProvidersServer,
     routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
@@ -25,9 +26,13 @@ use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use holdfast_workspace::Workspaces;
 use tonic::service::Routes;
 
 use crate::{Error, operations, sessions};
+
+/// The largest archive of files that comes or goes in one message, in bytes.
+const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
 /// What the handlers stand on. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -38,6 +43,8 @@ pub struct State {
     pub sessions: Sessions,
     /// How runners and bridges are told.
     pub bus: Bus,
+    /// Their agents' files.
+    pub workspaces: Workspaces,
 }
 
 /// Puts the services beside those that are there, each with its limit on a request's size.
@@ -50,6 +57,11 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
     }
     routes
         .add_service(service!(AgentsServer, agents::Agents))
+        .add_service(
+            service!(FilesServer, files::Files)
+                .max_decoding_message_size(body_limit.max(LARGEST_ARCHIVE))
+                .max_encoding_message_size(LARGEST_ARCHIVE),
+        )
         .add_service(service!(ProvidersServer, providers::Providers))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(TenantsServer, tenants::Tenants))

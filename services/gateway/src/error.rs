@@ -107,6 +107,9 @@ pub enum Error {
     /// The session protocol refused.
     #[error(transparent)]
     Session(#[from] holdfast_session::Error),
+    /// The files refused.
+    #[error(transparent)]
+    Files(#[from] holdfast_workspace::Error),
     /// The directory refused.
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
@@ -144,6 +147,7 @@ impl Fault for Error {
             | Self::OtherAgent { .. } => Kind::Invalid,
             Self::NoAgent(_) => Kind::NotFound,
             Self::Session(error) => error.kind(),
+            Self::Files(error) => error.kind(),
             Self::Directory(error) => error.kind(),
         }
     }

@@ -83,10 +83,12 @@ impl Service for Agents {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
 
-        let by = actor(&caller);
-        let deleted = self.0.directory.delete_agent(caller.tenant, by, &request.agent).await;
+        let (directory, tenant) = (&self.0.directory, caller.tenant);
+        let agent = directory.agent(tenant, &request.agent).await.map_err(Error::from)?;
+        let deleted = directory.delete_agent(tenant, actor(&caller), &request.agent).await;
 
         deleted.map_err(Error::from)?;
+        self.0.workspaces.forget(tenant, agent.id).await.map_err(Error::from)?;
         Ok(Response::new(DeleteAgentResponse {}))
     }
 }

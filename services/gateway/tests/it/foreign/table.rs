@@ -30,7 +30,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 }
 
 pub fn table() -> Vec<Row> {
-    let doors = [talking(), sessions(), agents(), channels(), routing(), operations()];
+    let doors = [talking(), sessions(), agents(), files(), channels(), routing(), operations()];
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -109,6 +109,44 @@ fn sessions() -> Vec<Try> {
             bytes(pb::ListRunsRequest { session: of.session.clone(), ..Default::default() })
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
+    ]
+}
+
+fn files() -> Vec<Try> {
+    vec![
+        ("Files/ListFiles", Is::Found, |of| {
+            bytes(pb::ListFilesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Files/ListFiles", Is::Found, |of| {
+            bytes(pb::ListFilesRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Files/ReadFile", Is::Found, |of| {
+            let (agent, path) = (of.agent.clone(), "SOUL.md".into());
+            bytes(pb::ReadFileRequest { agent, path, ..Default::default() })
+        }),
+        ("Files/WriteFile", Is::Found, |of| {
+            let (agent, path) = (of.agent.clone(), "SOUL.md".into());
+            bytes(pb::WriteFileRequest { agent, path, ..Default::default() })
+        }),
+        ("Files/DeleteFile", Is::Found, |of| {
+            let (agent, path) = (of.agent.clone(), "SOUL.md".into());
+            bytes(pb::DeleteFileRequest { agent, path, ..Default::default() })
+        }),
+        ("Files/GetFileLog", Is::Found, |of| {
+            bytes(pb::GetFileLogRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Files/DiffFiles", Is::Found, |of| {
+            bytes(pb::DiffFilesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Files/RestoreFiles", Is::Found, |of| {
+            bytes(pb::RestoreFilesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Files/ExportFiles", Is::Found, |of| {
+            bytes(pb::ExportFilesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Files/ImportFiles", Is::Found, |of| {
+            bytes(pb::ImportFilesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
     ]
 }
 

@@ -1,0 +1,268 @@
+//! `holdfast files`.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+};
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    DeleteFileRequest, DiffFilesRequest, ExportFilesRequest, File, FileRevision, GetFileLogRequest,
+    ImportFilesRequest, ListFilesRequest, ReadFileRequest, RestoreFilesRequest, WriteFileRequest,
+};
+use serde_json::{Value, json};
+
+use super::view::time;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const FILE: [&str; 4] = ["path", "size", "revision", "changed_at"];
+const REVISION: [&str; 5] = ["revision", "created_at", "author", "reason", "paths"];
+
+#[derive(Debug, Subcommand)]
+pub enum Files {
+    /// List an agent's files
+    List {
+        #[command(flatten)]
+        of: Of,
+        /// Only what is in this file or folder
+        #[arg(default_value = "", hide_default_value = true)]
+        path: String,
+        /// As it was at this revision [default: now]
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        at: i64,
+    },
+    /// Write a file to stdout
+    Read {
+        #[command(flatten)]
+        of: Of,
+        /// Which
+        path: String,
+        /// As it was at this revision [default: now]
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        at: i64,
+    },
+    /// Write a file from a local one, or from stdin
+    Write {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        why: Why,
+        /// Which
+        path: String,
+        /// The local file; `-` is stdin
+        #[arg(default_value = "-")]
+        from: String,
+    },
+    /// Delete a file
+    Delete {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        why: Why,
+        /// Which
+        path: String,
+    },
+    /// Who changed what, when and why
+    History {
+        #[command(flatten)]
+        of: Of,
+        /// Only changes in this file or folder
+        #[arg(default_value = "", hide_default_value = true)]
+        path: String,
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Only before this revision
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        before: i64,
+    },
+    /// What changed from one revision to another
+    Diff {
+        #[command(flatten)]
+        of: Of,
+        /// From this revision
+        from: i64,
+        /// To this one [default: now]
+        #[arg(default_value_t = 0, hide_default_value = true)]
+        to: i64,
+        /// Only in this file or folder
+        #[arg(long, default_value = "", hide_default_value = true)]
+        path: String,
+    },
+    /// Make files what they were, as a new revision
+    Restore {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        why: Why,
+        /// What they were at this revision
+        revision: i64,
+        /// Only this file or folder [default: all]
+        #[arg(default_value = "", hide_default_value = true)]
+        path: String,
+    },
+    /// Write all files to a local `.tar.gz`
+    Export {
+        #[command(flatten)]
+        of: Of,
+        /// The local file; `-` is stdout
+        to: String,
+        /// As they were at this revision [default: now]
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        at: i64,
+    },
+    /// Take files in from a local `.tar.gz` or `.tar`
+    Import {
+        #[command(flatten)]
+        of: Of,
+        #[command(flatten)]
+        why: Why,
+        /// The local file; `-` is stdin
+        from: String,
+        /// Delete what the archive does not have
+        #[arg(long)]
+        replace: bool,
+    },
+}
+
+/// Whose files.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The agent [default: the tenant's default one]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    agent: String,
+}
+
+/// Why something is changed.
+#[derive(Debug, Args)]
+pub struct Why {
+    /// Why, for the history
+    #[arg(long, default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+impl Files {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { of, path, at } => {
+                let request = ListFilesRequest { agent: of.agent, revision: at, path };
+                let request = client.request(request);
+                let listed = client.answer(client.files().list_files(request).await)?.files;
+                screen.list(&FILE, listed.iter().map(file).collect())
+            }
+            Self::Read { of, path, at } => {
+                let request = ReadFileRequest { agent: of.agent, path, revision: at };
+                let request = client.request(request);
+                let read = client.answer(client.files().read_file(request).await)?;
+                Ok(io::stdout().write_all(&read.content)?)
+            }
+            Self::Write { of, why, path, from } => {
+                let request = WriteFileRequest {
+                    agent: of.agent,
+                    path,
+                    content: local(&from)?,
+                    reason: why.reason,
+                    ..WriteFileRequest::default()
+                };
+                let request = client.request(request);
+                let made = client.answer(client.files().write_file(request).await)?.revision;
+                changed(*screen, made)
+            }
+            Self::Delete { of, why, path } => {
+                let request = DeleteFileRequest {
+                    agent: of.agent,
+                    path,
+                    reason: why.reason,
+                    ..DeleteFileRequest::default()
+                };
+                let request = client.request(request);
+                let made = client.answer(client.files().delete_file(request).await)?.revision;
+                changed(*screen, made)
+            }
+            Self::History { of, path, limit, before } => {
+                let request = GetFileLogRequest { agent: of.agent, path, limit, before };
+                let request = client.request(request);
+                let log = client.answer(client.files().get_file_log(request).await)?.revisions;
+                screen.list(&REVISION, log.iter().map(revision).collect())
+            }
+            Self::Diff { of, from, to, path } => {
+                let request = DiffFilesRequest { agent: of.agent, from, to, path };
+                let request = client.request(request);
+                let diff = client.answer(client.files().diff_files(request).await)?.diff;
+                screen.print(&diff)
+            }
+            Self::Restore { of, why, revision, path } => {
+                let request = RestoreFilesRequest {
+                    agent: of.agent,
+                    revision,
+                    path,
+                    reason: why.reason,
+                    ..RestoreFilesRequest::default()
+                };
+                let request = client.request(request);
+                let made = client.answer(client.files().restore_files(request).await)?.revision;
+                changed(*screen, made)
+            }
+            Self::Export { of, to, at } => {
+                let request = ExportFilesRequest { agent: of.agent, revision: at };
+                let request = client.request(request);
+                let exported = client.answer(client.files().export_files(request).await)?;
+                if to == "-" {
+                    return Ok(io::stdout().write_all(&exported.archive)?);
+                }
+                fs::write(&to, &exported.archive)
+                    .map_err(|error| Error::Usage(format!("cannot write `{to}`: {error}")))?;
+                let sentence = format!("wrote revision {} to {to}", exported.revision);
+                screen.done(&sentence, &json!({"revision": exported.revision, "file": to}))
+            }
+            Self::Import { of, why, from, replace } => {
+                let request = ImportFilesRequest {
+                    agent: of.agent,
+                    archive: local(&from)?,
+                    replace,
+                    reason: why.reason,
+                    ..ImportFilesRequest::default()
+                };
+                let request = client.request(request);
+                let made = client.answer(client.files().import_files(request).await)?;
+                let sentence = format!("revision {}: {} files changed", made.revision, made.changed);
+                screen.done(&sentence, &json!({"revision": made.revision, "changed": made.changed}))
+            }
+        }
+    }
+}
+
+/// What is in a local file, or comes from stdin.
+fn local(from: &str) -> Result<Vec<u8>, Error> {
+    if from == "-" {
+        let mut content = Vec::new();
+        io::stdin().read_to_end(&mut content)?;
+        return Ok(content);
+    }
+    fs::read(from).map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))
+}
+
+fn changed(screen: Screen, revision: i64) -> Result<(), Error> {
+    screen.done(&format!("revision {revision}"), &json!({"revision": revision}))
+}
+
+fn file(file: &File) -> Value {
+    json!({
+        "path": file.path,
+        "size": file.size,
+        "hash": file.hash,
+        "revision": file.revision,
+        "changed_at": time(file.changed_at.as_ref()),
+    })
+}
+
+fn revision(revision: &FileRevision) -> Value {
+    json!({
+        "revision": revision.revision,
+        "author": revision.author,
+        "run_id": revision.run_id,
+        "reason": revision.reason,
+        "created_at": time(revision.created_at.as_ref()),
+        "paths": revision.paths,
+    })
+}

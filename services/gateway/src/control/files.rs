@@ -1,0 +1,245 @@
+//! `Files`: an agent's tree, for people and programs.
+
+use std::io::Cursor;
+
+use holdfast_grpc::{Caller, Scope};
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteFileRequest, DeleteFileResponse, DiffFilesRequest, DiffFilesResponse,
+    ExportFilesRequest, ExportFilesResponse, GetFileLogRequest, GetFileLogResponse,
+    ImportFilesRequest, ImportFilesResponse, ListFilesRequest, ListFilesResponse, ReadFileRequest,
+    ReadFileResponse, RestoreFilesRequest, RestoreFilesResponse, WriteFileRequest,
+    WriteFileResponse, files_server::Files as Service,
+};
+use holdfast_types::{AgentId, TenantId, TreePath};
+use holdfast_workspace::{Base, By, ContentHash, Edit, Import, Listed, LogFilter, Logged, Revision};
+use tonic::{Request, Response, Status};
+
+use super::{State, limit, some, timestamp};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Files`.
+#[derive(Debug)]
+pub struct Files(pub State);
+
+impl Files {
+    /// The agent that is meant, with its first files if it has none yet.
+    async fn agent(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
+        let agent = match named {
+            "" => self.0.directory.default_agent(tenant).await?,
+            named => self.0.directory.agent(tenant, named).await?,
+        };
+        if self.0.workspaces.head(tenant, agent.id).await? == Revision::EMPTY {
+            self.0.workspaces.seed(tenant, agent.id).await?;
+        }
+        Ok(agent.id)
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Files {
+    async fn list_files(
+        &self,
+        request: Request<ListFilesRequest>,
+    ) -> Result<Response<ListFilesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let (at, within) = (revision(request.revision), path_of(request.path)?);
+
+        let files = self.0.workspaces.list(caller.tenant, agent, at, within.as_ref()).await;
+
+        let files = files.map_err(Error::from)?.into_iter().map(file_of).collect();
+        Ok(Response::new(ListFilesResponse { files }))
+    }
+
+    async fn read_file(
+        &self,
+        request: Request<ReadFileRequest>,
+    ) -> Result<Response<ReadFileResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let (path, at) = (path(&request.path)?, revision(request.revision));
+
+        let found = self.0.workspaces.read(caller.tenant, agent, &path, at).await;
+
+        let found = found.map_err(Error::from)?.ok_or_else(|| no_file(&path))?;
+        Ok(Response::new(ReadFileResponse {
+            hash: found.hash.to_string(),
+            revision: found.revision.number(),
+            content: found.content,
+        }))
+    }
+
+    async fn write_file(
+        &self,
+        request: Request<WriteFileRequest>,
+    ) -> Result<Response<WriteFileResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let base = match some(request.base_hash) {
+            Some(hash) => Base::Hash(hash.parse::<ContentHash>().map_err(Error::from)?),
+            None => Base::Any,
+        };
+        let edit = Edit::Put { path: path(&request.path)?, content: request.content, base };
+        let by = by(&caller, request.reason, request.request_id);
+
+        let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
+
+        let revision = committed.map_err(Error::from)?.revision.number();
+        Ok(Response::new(WriteFileResponse { revision }))
+    }
+
+    async fn delete_file(
+        &self,
+        request: Request<DeleteFileRequest>,
+    ) -> Result<Response<DeleteFileResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let edit = Edit::Delete { path: path(&request.path)?, base: Base::Any };
+        let by = by(&caller, request.reason, request.request_id);
+
+        let committed = self.0.workspaces.commit(caller.tenant, agent, &by, vec![edit]).await;
+
+        let revision = committed.map_err(Error::from)?.revision.number();
+        Ok(Response::new(DeleteFileResponse { revision }))
+    }
+
+    async fn get_file_log(
+        &self,
+        request: Request<GetFileLogRequest>,
+    ) -> Result<Response<GetFileLogResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let filter = LogFilter {
+            path: path_of(request.path)?,
+            before: revision(request.before),
+            limit: limit(request.limit, 50, 500)?,
+        };
+
+        let log = self.0.workspaces.log(caller.tenant, agent, &filter).await;
+
+        let revisions = log.map_err(Error::from)?.into_iter().map(logged_of).collect();
+        Ok(Response::new(GetFileLogResponse { revisions }))
+    }
+
+    async fn diff_files(
+        &self,
+        request: Request<DiffFilesRequest>,
+    ) -> Result<Response<DiffFilesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let to = match revision(request.to) {
+            Some(to) => to,
+            None => self.0.workspaces.head(caller.tenant, agent).await.map_err(Error::from)?,
+        };
+        let (from, within) = (Revision::from(request.from), path_of(request.path)?);
+
+        let diff = self.0.workspaces.diff(caller.tenant, agent, from, to, within.as_ref()).await;
+
+        let diff = diff.map_err(Error::from)?.to_string();
+        Ok(Response::new(DiffFilesResponse { diff }))
+    }
+
+    async fn restore_files(
+        &self,
+        request: Request<RestoreFilesRequest>,
+    ) -> Result<Response<RestoreFilesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let within = path_of(request.path)?;
+        let by = by(&caller, request.reason, request.request_id);
+        let (to, tenant) = (Revision::from(request.revision), caller.tenant);
+
+        let restored = self.0.workspaces.restore(tenant, agent, &by, within.as_ref(), to).await;
+
+        let revision = restored.map_err(Error::from)?.revision.number();
+        Ok(Response::new(RestoreFilesResponse { revision }))
+    }
+
+    async fn export_files(
+        &self,
+        request: Request<ExportFilesRequest>,
+    ) -> Result<Response<ExportFilesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+
+        let at = revision(request.revision);
+        let exported = self.0.workspaces.export(caller.tenant, agent, at).await;
+
+        let (archive, revision) = exported.map_err(Error::from)?;
+        Ok(Response::new(ExportFilesResponse { archive, revision: revision.number() }))
+    }
+
+    async fn import_files(
+        &self,
+        request: Request<ImportFilesRequest>,
+    ) -> Result<Response<ImportFilesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let by = by(&caller, request.reason, request.request_id);
+        let mode = if request.replace { Import::Replace } else { Import::Merge };
+        let archive = Cursor::new(request.archive);
+
+        let imported = self.0.workspaces.import(caller.tenant, agent, &by, archive, mode).await;
+
+        let committed = imported.map_err(Error::from)?.committed;
+        let (revision, changed) = (committed.revision.number(), committed.changed);
+        Ok(Response::new(ImportFilesResponse { revision, changed }))
+    }
+}
+
+/// Who changes a tree by this door.
+fn by(caller: &Caller, reason: String, request_id: String) -> By {
+    let author = match caller.key {
+        Some(key) => key.to_string(),
+        None => caller.name.clone(),
+    };
+    By { author, run: None, reason, key: some(request_id) }
+}
+
+fn path(path: &str) -> Result<TreePath, Error> {
+    path.parse().map_err(|error: holdfast_types::InvalidPath| {
+        holdfast_workspace::Error::from(error).into()
+    })
+}
+
+fn path_of(given: String) -> Result<Option<TreePath>, Error> {
+    some(given).map(|given| path(&given)).transpose()
+}
+
+fn revision(number: i64) -> Option<Revision> {
+    (number != 0).then(|| Revision::from(number))
+}
+
+fn no_file(path: &TreePath) -> Error {
+    holdfast_workspace::Error::NotFound { what: "file", name: path.to_string() }.into()
+}
+
+fn file_of(file: Listed) -> pb::File {
+    pb::File {
+        path: file.path.to_string(),
+        size: file.size,
+        hash: file.hash.to_string(),
+        revision: file.revision.number(),
+        changed_at: Some(timestamp(file.changed_at)),
+    }
+}
+
+fn logged_of(logged: Logged) -> pb::FileRevision {
+    pb::FileRevision {
+        revision: logged.revision.number(),
+        author: logged.author,
+        run_id: logged.run.map(|run| run.to_string()).unwrap_or_default(),
+        reason: logged.reason,
+        created_at: Some(timestamp(logged.at)),
+        paths: logged.files.into_iter().map(|file| file.path.to_string()).collect(),
+    }
+}
