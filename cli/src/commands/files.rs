@@ -225,7 +225,8 @@ impl Files {
                 };
                 let request = client.request(request);
                 let made = client.answer(client.files().import_files(request).await)?;
-                let sentence = format!("revision {}: {} files changed", made.revision, made.changed);
+                let sentence =
+                    format!("revision {}: {} files changed", made.revision, made.changed);
                 screen.done(&sentence, &json!({"revision": made.revision, "changed": made.changed}))
             }
         }

@@ -18,15 +18,16 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer, keys_server::KeysServer,
-    operations_server::OperationsServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
+    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
+    keys_server::KeysServer, operations_server::OperationsServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
+use holdfast_workspace::Workspaces;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use holdfast_workspace::Workspaces;
 use tonic::service::Routes;
 
 use crate::{Error, operations, sessions};

@@ -11,7 +11,9 @@ use holdfast_proto::gateway::v1::{
     WriteFileResponse, files_server::Files as Service,
 };
 use holdfast_types::{AgentId, TenantId, TreePath};
-use holdfast_workspace::{Base, By, ContentHash, Edit, Import, Listed, LogFilter, Logged, Revision};
+use holdfast_workspace::{
+    Base, By, ContentHash, Edit, Import, Listed, LogFilter, Logged, Revision,
+};
 use tonic::{Request, Response, Status};
 
 use super::{State, limit, some, timestamp};
@@ -206,9 +208,8 @@ fn by(caller: &Caller, reason: String, request_id: String) -> By {
 }
 
 fn path(path: &str) -> Result<TreePath, Error> {
-    path.parse().map_err(|error: holdfast_types::InvalidPath| {
-        holdfast_workspace::Error::from(error).into()
-    })
+    path.parse()
+        .map_err(|error: holdfast_types::InvalidPath| holdfast_workspace::Error::from(error).into())
 }
 
 fn path_of(given: String) -> Result<Option<TreePath>, Error> {

@@ -12,6 +12,7 @@ use holdfast_pg::Pools;
 use holdfast_session::{Accepted, NewMessage, Sessions};
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
+use holdfast_workspace::Workspaces;
 use tonic::{Code, Request, Response, Status};
 use uuid::Uuid;
 
@@ -38,7 +39,8 @@ impl World {
         // Nobody is there: what is only told to others is dropped, and all else works.
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
-        let state = State { directory, sessions: Sessions::new(pools), bus };
+        let workspaces = Workspaces::new(pools.clone());
+        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces };
         Self { state, _database: database }
     }
 
