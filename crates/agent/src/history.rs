@@ -84,9 +84,9 @@ fn cost(exchange: &[ChatMessage]) -> usize {
     exchange
         .iter()
         .map(|message| match message {
-            ChatMessage::User { text } => tokens(text),
+            ChatMessage::User { text, .. } => tokens(text),
             ChatMessage::Tool { output, .. } => tokens(output),
-            ChatMessage::Assistant { text, calls } => {
+            ChatMessage::Assistant { text, calls, .. } => {
                 let calls = calls.iter().map(|call| tokens(&call.tool) + tokens(&call.input));
                 tokens(text) + calls.sum::<usize>()
             }
@@ -144,10 +144,14 @@ impl<'j> Reader<'j> {
                     self.say(message);
                 }
             }
-            Entry::Thought { text, calls, .. } => {
+            Entry::Thought { text, calls, carry, .. } => {
                 self.settle();
                 if !text.trim().is_empty() || !calls.is_empty() {
-                    self.push(ChatMessage::Assistant { text: text.clone(), calls: calls.clone() });
+                    self.push(ChatMessage::Assistant {
+                        text: text.clone(),
+                        calls: calls.clone(),
+                        carry: carry.clone(),
+                    });
                 }
                 if calls.is_empty() {
                     self.ended = true;
@@ -181,7 +185,7 @@ impl<'j> Reader<'j> {
         if ends {
             self.settle();
         }
-        self.say(ChatMessage::User { text });
+        self.say(ChatMessage::user(text));
         self.ended |= ends;
     }
 
@@ -230,9 +234,9 @@ impl<'j> Reader<'j> {
             return None;
         }
         if body.role.as_deref() == Some("assistant") {
-            return Some(ChatMessage::Assistant { text: body.text.clone(), calls: Vec::new() });
+            return Some(ChatMessage::assistant(body.text.clone(), Vec::new()));
         }
-        Some(ChatMessage::User { text: said(body, self.kind) })
+        Some(ChatMessage::user(said(body, self.kind)))
     }
 }
 
@@ -291,12 +295,12 @@ mod tests {
     const PLENTY: usize = 100_000;
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     fn assistant(text: &str, calls: &[(&str, &str)]) -> ChatMessage {
         let calls = calls.iter().map(|(id, tool)| call(id, tool)).collect();
-        ChatMessage::Assistant { text: text.into(), calls }
+        ChatMessage::assistant(text, calls)
     }
 
     fn result(id: &str) -> ChatMessage {

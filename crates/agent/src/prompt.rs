@@ -181,7 +181,7 @@ mod tests {
             "## Now\nIt is Tuesday, 2026-12-01 14:05 (Europe/Berlin). This is a direct \
              conversation with one person, on telegram."
         );
-        assert_eq!(chat.messages, [ChatMessage::User { text: "hi".into() }]);
+        assert_eq!(chat.messages, [ChatMessage::user("hi")]);
         assert_eq!(chat.tools, tools);
     }
 
@@ -192,7 +192,7 @@ mod tests {
 
         let chat = build(PromptInput { context_limit: 5_000, ..input(&[], &journal) });
 
-        assert_eq!(chat.messages, [ChatMessage::User { text: "and?".into() }]);
+        assert_eq!(chat.messages, [ChatMessage::user("and?")]);
         assert!(chat.dynamic.ends_with("is left out: it is too long."));
         assert!(!chat.stable.contains("## Tools"));
     }

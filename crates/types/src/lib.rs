@@ -15,7 +15,10 @@ mod queue;
 mod session_key;
 mod wait;
 
-pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
+pub use chat::{
+    Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
+    Thinking, ToolSpec,
+};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};

@@ -40,13 +40,15 @@ impl Turn<'_> {
             Asked::Unwanted => return self.refresh().await.map(|()| None),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
-        let Reply { text, mut calls, usage, model } = reply;
+        let Reply { text, mut calls, usage, model, carry, .. } = reply;
         if !with_tools && !text.trim().is_empty() {
             // It was told to answer and did; what it asks for besides is not on offer.
             calls.clear();
         }
         let asks = !calls.is_empty();
-        let thought = Entry::Thought { text, calls, usage, model };
+        // A provider wants it back with the results: without calls there are none.
+        let carry = carry.filter(|_| asks);
+        let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
             return self.answer(thought).await.map(Some);
         }
@@ -102,10 +104,8 @@ impl Turn<'_> {
         });
         let timeout = Instant::now() + self.worker.config.model_timeout;
         Request {
-            model: brief.model_id.clone(),
-            chat,
-            max_output: None,
-            deadline: timeout.min(self.deadline),
+            cache_key: Some(brief.agent.to_string()),
+            ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }
 
