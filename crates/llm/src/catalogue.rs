@@ -248,7 +248,7 @@ impl Catalogue {
 fn undated(id: &str) -> &str {
     let id = id.split_once(':').map_or(id, |(before, _)| before);
     let is_date = |text: &str| match text.as_bytes() {
-        [digits @ ..] if digits.len() == 8 => digits.iter().all(u8::is_ascii_digit),
+        digits if digits.len() == 8 => digits.iter().all(u8::is_ascii_digit),
         [y @ .., b'-', m1, m2, b'-', d1, d2] if y.len() == 4 => {
             y.iter().chain([m1, m2, d1, d2]).all(u8::is_ascii_digit)
         }

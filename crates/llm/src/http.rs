@@ -285,3 +285,6 @@ fn unreachable(error: reqwest::Error) -> Error {
     // A URL may say more than a log should.
     Error::Unavailable { status: None, source: Some(error.without_url().into()) }
 }
+
+#[cfg(test)]
+mod tests;
