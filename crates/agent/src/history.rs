@@ -341,6 +341,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_provider_wants_back_goes_with_the_reply_it_came_with() {
+        let mut asked = thought("", &[("a", "read")]);
+        let wanted = serde_json::json!({ "api": "x" });
+        if let Entry::Thought { carry, .. } = &mut asked {
+            *carry = Some(wanted.clone());
+        }
+        let messages = read(&[heard(1, "hi"), asked, returned("a")]);
+
+        let carried = messages.iter().find_map(|message| match message {
+            ChatMessage::Assistant { carry, .. } => carry.as_ref(),
+            ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+        });
+        assert_eq!(carried, Some(&wanted));
+    }
+
+    #[test]
     fn a_call_that_never_returned_has_a_result_that_says_what_is_known() {
         let journal = [
             heard(1, "hi"),
