@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use super::given;
 use crate::{client::Client, error::Error, screen::Screen};
 
+/// What a provider may speak.
+const KINDS: [&str; 6] = ["openai", "openai-responses", "anthropic", "gemini", "ollama", "demo"];
+
 const COLUMNS: [&str; 5] = ["name", "kind", "base_url", "has_key", "default_model"];
 
 #[derive(Debug, Subcommand)]
@@ -20,9 +23,10 @@ pub enum Providers {
         /// The first half of its models' names, as `openai` in `openai:gpt-5`
         name: String,
         /// What it speaks: `openai` is what every compatible server speaks
-        #[arg(long, default_value = "openai", value_parser = ["openai", "demo"])]
+        #[arg(long, default_value = "openai", value_parser = KINDS)]
         kind: String,
-        /// Where it is, as `https://host/v1` [default: OpenAI's own]
+        /// Where it is, as `https://host/v1` [default: where the server of this name is known to
+        /// be, as `groq` and `openrouter` are; else the kind's own place]
         #[arg(long, default_value = "", hide_default_value = true)]
         base_url: String,
         /// Its API key: `@file`, `-` for stdin, or the key itself; without it the stored one stays

@@ -107,9 +107,9 @@ pub fn block_tokens<'a>(
 /// How many tokens a message is: its text, and the names and inputs of the calls that it asks for.
 pub fn message_tokens(tokenizer: &(impl Tokenizer + ?Sized), message: &ChatMessage) -> usize {
     match message {
-        ChatMessage::User { text } => tokenizer.count(text),
+        ChatMessage::User { text, .. } => tokenizer.count(text),
         ChatMessage::Tool { output, .. } => tokenizer.count(output),
-        ChatMessage::Assistant { text, calls } => {
+        ChatMessage::Assistant { text, calls, .. } => {
             let calls =
                 calls.iter().map(|call| tokenizer.count(&call.tool) + tokenizer.count(&call.input));
             tokenizer.count(text) + calls.sum::<usize>()
@@ -160,8 +160,8 @@ mod tests {
     #[test]
     fn a_message_counts_the_calls_that_it_asks_for() {
         let call = ToolCall { id: "1".into(), tool: "read".into(), input: "{}".into() };
-        let asks = ChatMessage::Assistant { text: "abcd".into(), calls: vec![call] };
-        let said = ChatMessage::User { text: "abcd".into() };
+        let asks = ChatMessage::assistant("abcd", vec![call]);
+        let said = ChatMessage::user("abcd".into());
 
         assert_eq!(message_tokens(&QuarterOfChars, &asks), 2 + 2 + 1);
         assert_eq!(messages_tokens(&QuarterOfChars, &[asks, said]), 7);

@@ -76,6 +76,7 @@ pub(crate) mod tests {
             calls: calls.iter().map(|(id, tool)| call(id, tool)).collect(),
             usage: Usage::default(),
             model: "demo:demo".into(),
+            carry: None,
         }
     }
 

@@ -17,17 +17,46 @@ const LONGEST_KEY: usize = 8_000;
 pub enum ProviderKind {
     /// Chat Completions: OpenAI's, and every compatible server's.
     OpenAi,
+    /// OpenAI's Responses.
+    Responses,
+    /// Anthropic's Messages.
+    Anthropic,
+    /// Google's generateContent.
+    Gemini,
+    /// Ollama's own chat.
+    Ollama,
     /// Built in, offline.
     Demo,
 }
 
 impl ProviderKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::OpenAi, Self::Responses, Self::Anthropic, Self::Gemini, Self::Ollama, Self::Demo];
+
     /// The word that the database and the API use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OpenAi => "openai",
+            Self::Responses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
             Self::Demo => "demo",
+        }
+    }
+
+    /// What a provider of this name most likely speaks: its own language if it has one, else what
+    /// every compatible server speaks.
+    #[must_use]
+    pub fn of_name(name: &str) -> Self {
+        match name {
+            "google" => Self::Gemini,
+            "claude" => Self::Anthropic,
+            name => {
+                Self::ALL.into_iter().find(|kind| kind.as_str() == name).unwrap_or(Self::OpenAi)
+            }
         }
     }
 
@@ -37,16 +66,11 @@ impl ProviderKind {
     ///
     /// If it names none.
     pub fn parse(word: &str) -> Result<Self, Error> {
-        match word {
-            "openai" => Ok(Self::OpenAi),
-            "demo" => Ok(Self::Demo),
-            other => {
-                let other: String = other.chars().take(80).collect();
-                Err(Error::Invalid(format!(
-                    "`{other}` is not a kind of provider: use openai or demo"
-                )))
-            }
-        }
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word).ok_or_else(|| {
+            let other: String = word.chars().take(80).collect();
+            let known = Self::ALL.map(Self::as_str).join(", ");
+            Error::Invalid(format!("`{other}` is not a kind of provider: use one of {known}"))
+        })
     }
 }
 
@@ -162,6 +186,21 @@ mod tests {
             default_model: model.map(str::to_owned),
         }
         .check()
+    }
+
+    #[test]
+    fn a_kind_is_named_by_one_word_and_guessed_by_a_providers_name() {
+        for kind in ProviderKind::ALL {
+            assert_eq!(ProviderKind::parse(kind.as_str()).unwrap(), kind);
+            assert_eq!(ProviderKind::of_name(kind.as_str()), kind);
+        }
+        assert_eq!(ProviderKind::of_name("google"), ProviderKind::Gemini);
+        assert_eq!(ProviderKind::of_name("groq"), ProviderKind::OpenAi);
+        assert_eq!(
+            ProviderKind::parse("cohere").unwrap_err().to_string(),
+            "`cohere` is not a kind of provider: use one of openai, openai-responses, anthropic, \
+             gemini, ollama, demo"
+        );
     }
 
     #[test]

@@ -83,7 +83,7 @@ const fn is_answer(message: &ChatMessage) -> bool {
 
 fn user_text(message: &ChatMessage) -> Option<&str> {
     match message {
-        ChatMessage::User { text } => Some(text),
+        ChatMessage::User { text, .. } => Some(text),
         ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
     }
 }
@@ -160,7 +160,7 @@ fn excerpt(text: &str) -> String {
 fn usage(chat: &Chat, reply: &Reply) -> Usage {
     let tokens = |text: &str| u64::try_from(text.chars().count() / 4 + 1).unwrap_or(u64::MAX);
     let read = chat.messages.iter().map(|message| match message {
-        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } => tokens(text),
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } => tokens(text),
         ChatMessage::Tool { output, .. } => tokens(output),
     });
     Usage {
@@ -178,11 +178,11 @@ mod tests {
     use crate::{Delta, scripted::tests::request};
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     fn assistant(text: &str) -> ChatMessage {
-        ChatMessage::Assistant { text: text.into(), calls: vec![] }
+        ChatMessage::assistant(text, vec![])
     }
 
     fn chat(messages: &[ChatMessage]) -> Chat {
@@ -200,7 +200,7 @@ mod tests {
         let [call] = reply.calls.as_slice() else { panic!("{reply:?}") };
         let result =
             ChatMessage::Tool { call: call.id.clone(), output: output.into(), failed: false };
-        chat.messages.push(ChatMessage::Assistant { text: reply.text, calls: reply.calls });
+        chat.messages.push(ChatMessage::assistant(reply.text, reply.calls));
         chat.messages.push(result);
         chat
     }

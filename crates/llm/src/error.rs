@@ -5,7 +5,8 @@
 
 use std::time::Duration;
 
-use holdfast_types::{Fault, Kind};
+use holdfast_types::{Fault, Kind, ModelId};
+use serde::{Deserialize, Serialize};
 
 /// Every way in which a model fails to answer.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +97,13 @@ pub enum Error {
     #[error("the model's answer is empty: try again, or ask another way")]
     Empty,
 
+    /// None of the models that were to be asked in turn has answered.
+    #[error("none of the models answered: {}", classes(.tried))]
+    AllFailed {
+        /// Each model, and why it did not.
+        tried: Vec<Tried>,
+    },
+
     /// The answer is no longer wanted.
     #[error("the request was cancelled")]
     Cancelled,
@@ -121,9 +129,85 @@ impl Error {
             Self::Malformed(_) => "malformed",
             Self::TooLong { .. } => "too_long",
             Self::Empty => "empty",
+            Self::AllFailed { .. } => "all_failed",
             Self::Cancelled => "cancelled",
         }
     }
+
+    /// Why, as far as another model, another key or another time may help.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self {
+            Self::Auth => Reason::Auth,
+            Self::Quota => Reason::Billing,
+            Self::RateLimited { .. } => Reason::RateLimit,
+            Self::ContextOverflow
+            | Self::NoModel(_)
+            | Self::BadRequest { .. }
+            | Self::Filtered
+            | Self::NoProvider { .. }
+            | Self::Setup(_)
+            | Self::TooLong { .. } => Reason::Format,
+            // 529 is Anthropic's.
+            Self::Unavailable { status: Some(503 | 529), .. } => Reason::Overloaded,
+            Self::Unavailable { .. } | Self::Timeout | Self::Interrupted => Reason::Timeout,
+            Self::AllFailed { tried } => tried.last().map_or(Reason::Unknown, |last| last.reason),
+            Self::Malformed(_) | Self::Empty | Self::Cancelled => Reason::Unknown,
+        }
+    }
+}
+
+/// Why a model did not answer, as far as another model, another key or another time may help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The key.
+    Auth,
+    /// Too many requests.
+    RateLimit,
+    /// No money.
+    Billing,
+    /// It took too long, or broke off, or the server has trouble.
+    Timeout,
+    /// What was asked, and how: it would fail again.
+    Format,
+    /// The server has too much to do.
+    Overloaded,
+    /// Something else.
+    Unknown,
+}
+
+impl Reason {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::RateLimit => "rate_limit",
+            Self::Billing => "billing",
+            Self::Timeout => "timeout",
+            Self::Format => "format",
+            Self::Overloaded => "overloaded",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// A model that did not answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tried {
+    /// Which.
+    pub model: ModelId,
+    /// The error's class, or `cooling` if it was not asked.
+    pub class: &'static str,
+    /// The error's reason.
+    pub reason: Reason,
+}
+
+fn classes(tried: &[Tried]) -> String {
+    let each: Vec<String> =
+        tried.iter().map(|tried| format!("{} ({})", tried.model, tried.class)).collect();
+    each.join(", ")
 }
 
 impl Fault for Error {
@@ -143,6 +227,17 @@ impl Fault for Error {
             | Self::Malformed(_)
             | Self::Empty
             | Self::Cancelled => Kind::Unavailable,
+            Self::AllFailed { tried } => {
+                let all =
+                    |reasons: &[Reason]| tried.iter().all(|tried| reasons.contains(&tried.reason));
+                if all(&[Reason::Auth]) {
+                    Kind::Forbidden
+                } else if all(&[Reason::RateLimit, Reason::Billing]) {
+                    Kind::Exhausted
+                } else {
+                    Kind::Unavailable
+                }
+            }
         }
     }
 }

@@ -5,29 +5,60 @@
 //! | `model` | the port: a [`Request`] in, [`Delta`]s and a reply out |
 //! | `models` | the configured providers, by name: [`Models`] |
 //! | `openai` | Chat Completions, of OpenAI and of every server that is compatible |
+//! | `responses` | OpenAI's Responses |
+//! | `anthropic` | Anthropic's Messages |
+//! | `gemini` | Google's generateContent |
+//! | `ollama` | Ollama's own chat |
+//! | `http`, `gather`, `refusal`, `words`, `carry` | what the codecs have in common |
+//! | `servers` | compatible servers by name |
+//! | `catalogue` | what is known of each model: its window, its prices, its abilities |
+//! | `fallback` | models that are asked in turn |
+//! | `credentials` | which of several keys is used next |
 //! | `demo` | the built-in model: offline, and honest about what it is |
 //! | `scripted` | a model for tests |
 //! | `retry` | what is tried again, when, and how often |
 //! | `observe` | a span and numbers for each request |
-//! | `sse`, `http_date` | two formats |
+//! | `sse`, `lines`, `http_date` | formats |
 //!
 //! Codecs do no I/O: they are tested on recorded streams cut at every byte.
 
+mod anthropic;
+mod carry;
+mod catalogue;
+pub mod credentials;
 mod demo;
 mod error;
+mod fallback;
+mod gather;
+mod gemini;
+mod http;
 mod http_date;
+mod lines;
 mod model;
 mod models;
 mod observe;
+mod ollama;
 mod openai;
+mod refusal;
+mod responses;
 mod retry;
 mod scripted;
+pub mod servers;
 mod sse;
+#[cfg(test)]
+mod streams;
+mod words;
 
+pub use anthropic::Anthropic;
+pub use catalogue::{By, Card, Catalogue, Long, Prices, Supplement, Thinks};
 pub use demo::Demo;
-pub use error::Error;
+pub use error::{Error, Reason, Tried};
+pub use fallback::{Candidate, Cooldowns, Fallback};
+pub use gemini::Gemini;
 pub use model::{Delta, Model, OnDelta, Replying, Request};
 pub use models::{Models, Provider, ProviderKind};
+pub use ollama::Ollama;
 pub use openai::OpenAi;
+pub use responses::Responses;
 pub use retry::Retrying;
 pub use scripted::Scripted;

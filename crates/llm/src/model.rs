@@ -1,13 +1,13 @@
 //! What a model is.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use futures::future::BoxFuture;
-use holdfast_types::{Chat, ModelId, Reply};
+use holdfast_types::{Chat, ModelId, Reply, Thinking};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::Error;
+use crate::{Card, Catalogue, Error};
 
 /// Something that answers a chat. The runner keeps many, so it is made for `dyn`.
 pub trait Model: fmt::Debug + Send + Sync {
@@ -37,10 +37,42 @@ pub struct Request {
     pub model: ModelId,
     /// What it is told.
     pub chat: Chat,
-    /// The most tokens it may write; `None` leaves it to the provider.
+    /// The most tokens it may write; `None` leaves it to the provider, or to the catalogue where
+    /// the provider insists on a number.
     pub max_output: Option<u32>,
+    /// How much it is to think.
+    pub thinking: Thinking,
+    /// What requests that begin alike have in common, for providers that keep what they have read:
+    /// an agent's or a session's id. It says nothing about what is asked.
+    pub cache_key: Option<String>,
+    /// What is known of the model; `None` looks it up in the built-in catalogue.
+    pub card: Option<Arc<Card>>,
     /// When an answer is no longer wanted, retries included.
     pub deadline: Instant,
+}
+
+impl Request {
+    /// Asks a model, leaving all else to it.
+    #[must_use]
+    pub const fn new(model: ModelId, chat: Chat, deadline: Instant) -> Self {
+        Self {
+            model,
+            chat,
+            max_output: None,
+            thinking: Thinking::Off,
+            cache_key: None,
+            card: None,
+            deadline,
+        }
+    }
+
+    /// What is known of the model.
+    pub(crate) fn card(&self) -> &Card {
+        match &self.card {
+            Some(card) => card,
+            None => Catalogue::built_in().card(&self.model),
+        }
+    }
 }
 
 /// A piece of a reply.

@@ -6,17 +6,30 @@ use holdfast_types::ModelId;
 use secrecy::SecretString;
 use serde::Deserialize;
 
-use crate::{Demo, Error, Model, OpenAi, Retrying, observe::Observed};
+use crate::{
+    Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, Retrying, observe::Observed,
+    servers,
+};
 
 /// How long a connection may take.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// What kind of provider one is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum ProviderKind {
     /// A server that speaks Chat Completions.
+    #[serde(rename = "openai")]
     OpenAi,
+    /// A server that speaks OpenAI's Responses.
+    #[serde(rename = "openai-responses")]
+    Responses,
+    /// A server that speaks Anthropic's Messages.
+    Anthropic,
+    /// A server that speaks Google's generateContent.
+    Gemini,
+    /// A server that speaks Ollama's chat.
+    Ollama,
     /// The built-in demonstration model.
     Demo,
 }
@@ -27,7 +40,8 @@ pub enum ProviderKind {
 pub struct Provider {
     /// What kind it is.
     pub kind: ProviderKind,
-    /// Where it is; OpenAI's own address if nothing is said.
+    /// Where it is; if nothing is said, where the server of the provider's name is known to be, or
+    /// else the kind's own place.
     #[serde(default)]
     pub base_url: Option<String>,
     /// The key, if it wants one.
@@ -52,20 +66,53 @@ impl Models {
         let mut models = Self { providers: BTreeMap::new() }.with("demo", Demo);
         let mut shared = None;
         for (name, provider) in providers {
-            models = match provider.kind {
-                ProviderKind::Demo => models.with(&name, Demo),
-                ProviderKind::OpenAi => {
-                    let client = match &shared {
-                        Some(client) => reqwest::Client::clone(client),
-                        None => shared.insert(client()?).clone(),
-                    };
-                    let url = provider.base_url.as_deref();
-                    let model = OpenAi::new(client, url, provider.api_key.as_ref())?;
-                    models.with(&name, Retrying::new(model))
-                }
+            if provider.kind == ProviderKind::Demo {
+                models = models.with(&name, Demo);
+                continue;
+            }
+            let client = match &shared {
+                Some(client) => reqwest::Client::clone(client),
+                None => shared.insert(client()?).clone(),
             };
+            models = models.with_provider(&name, client, &provider)?;
         }
         Ok(models)
+    }
+
+    /// Adds a provider by its settings, whose requests go through this client and are tried again
+    /// where that may help.
+    ///
+    /// # Errors
+    ///
+    /// If the settings are not right.
+    pub fn with_provider(
+        self,
+        name: &str,
+        client: reqwest::Client,
+        provider: &Provider,
+    ) -> Result<Self, Error> {
+        let given = provider.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
+        let key = provider.api_key.as_ref();
+        Ok(match provider.kind {
+            ProviderKind::OpenAi => {
+                // Else the key of one that is known would be shown to OpenAI.
+                let known = servers::by_name(name).map(|known| known.base_url);
+                self.with(name, Retrying::new(OpenAi::new(client, given.or(known), key)?))
+            }
+            ProviderKind::Responses => {
+                self.with(name, Retrying::new(Responses::new(client, given, key)?))
+            }
+            ProviderKind::Anthropic => {
+                self.with(name, Retrying::new(Anthropic::new(client, given, key)?))
+            }
+            ProviderKind::Gemini => {
+                self.with(name, Retrying::new(Gemini::new(client, given, key)?))
+            }
+            ProviderKind::Ollama => {
+                self.with(name, Retrying::new(Ollama::new(client, given, key)?))
+            }
+            ProviderKind::Demo => self.with(name, Demo),
+        })
     }
 
     /// Adds a provider's model; it takes the place of one with the same name.

@@ -57,6 +57,7 @@ impl<M: Model> Retrying<M> {
             | Error::Setup(_)
             | Error::Timeout
             | Error::TooLong { .. }
+            | Error::AllFailed { .. }
             | Error::Cancelled => return None,
         };
         let left = deadline.saturating_duration_since(Instant::now());

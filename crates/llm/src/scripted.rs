@@ -169,12 +169,8 @@ pub(crate) mod tests {
     use crate::Delta;
 
     pub(crate) fn request() -> Request {
-        Request {
-            model: "test:scripted".parse().unwrap(),
-            chat: Chat::default(),
-            max_output: None,
-            deadline: Instant::now() + Duration::from_secs(60),
-        }
+        let deadline = Instant::now() + Duration::from_secs(60);
+        Request::new("test:scripted".parse().unwrap(), Chat::default(), deadline)
     }
 
     fn tool(call: &str) -> ChatMessage {
@@ -183,11 +179,11 @@ pub(crate) mod tests {
 
     fn asking(ids: &[&str]) -> ChatMessage {
         let calls: Vec<_> = ids.iter().map(|id| (*id, "t", "{}")).collect();
-        ChatMessage::Assistant { text: String::new(), calls: Scripted::calls(&calls).calls }
+        ChatMessage::assistant("", Scripted::calls(&calls).calls)
     }
 
     fn user() -> ChatMessage {
-        ChatMessage::User { text: "hi".into() }
+        ChatMessage::user("hi")
     }
 
     #[tokio::test]

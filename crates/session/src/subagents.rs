@@ -224,7 +224,8 @@ impl Sessions {
                     new.most
                 )));
             }
-            let settings = SessionSettings { model: new.model.clone() };
+            let settings =
+                SessionSettings { model: new.model.clone(), ..SessionSettings::default() };
             sqlx::query(MAKE)
                 .bind(tenant.as_uuid())
                 .bind(SessionId::generate().as_uuid())

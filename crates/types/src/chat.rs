@@ -25,6 +25,9 @@ pub enum ChatMessage {
     User {
         /// What they said.
         text: String,
+        /// What they showed.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<Image>,
     },
     /// The model spoke.
     Assistant {
@@ -33,6 +36,9 @@ pub enum ChatMessage {
         /// The tools that it asked for.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<ToolCall>,
+        /// What its provider wants back with the results; see [`Reply::carry`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carry: Option<serde_json::Value>,
     },
     /// A tool answered. It follows the reply that asked for it.
     Tool {
@@ -44,6 +50,102 @@ pub enum ChatMessage {
         #[serde(default)]
         failed: bool,
     },
+}
+
+impl ChatMessage {
+    /// Someone said this, and showed nothing.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::User { text: text.into(), images: Vec::new() }
+    }
+
+    /// The model said this and asked for these tools; nothing of it is carried.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>, calls: Vec<ToolCall>) -> Self {
+        Self::Assistant { text: text.into(), calls, carry: None }
+    }
+}
+
+/// A picture that is shown to a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// Its kind, as `image/png`.
+    pub media_type: String,
+    /// Where its bytes are.
+    pub data: ImageData,
+}
+
+/// Where a picture's bytes are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageData {
+    /// Here, in base64 with padding.
+    Base64(String),
+    /// At a URL that the provider can read. It is the provider that fetches it.
+    Url(String),
+}
+
+/// How much a model is to think before it answers. Each provider has its own words for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Thinking {
+    /// As little as the model lets us say.
+    #[default]
+    Off,
+    /// A little.
+    Low,
+    /// As much as most tasks are worth.
+    Medium,
+    /// Much.
+    High,
+}
+
+impl Thinking {
+    /// The word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A text that names no level of thinking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no level of thinking: use off, low, medium or high")]
+pub struct InvalidThinking;
+
+impl FromStr for Thinking {
+    type Err = InvalidThinking;
+
+    fn from_str(text: &str) -> Result<Self, InvalidThinking> {
+        [Self::Off, Self::Low, Self::Medium, Self::High]
+            .into_iter()
+            .find(|level| level.as_str() == text)
+            .ok_or(InvalidThinking)
+    }
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// It had said all.
+    #[default]
+    End,
+    /// It waits for the tools it asked for.
+    ToolUse,
+    /// It was cut short: it had written as much as it may, or can.
+    MaxTokens,
+    /// The provider's filter cut it short.
+    Filtered,
+    /// It would not answer, and may have said why.
+    Refusal,
+    /// The provider paused a long turn: asked again with this reply, it goes on.
+    PauseTurn,
 }
 
 /// All that a model is given to answer.
@@ -72,6 +174,14 @@ pub struct Reply {
     pub usage: Usage,
     /// Which model, as `provider:id`.
     pub model: String,
+    /// Why it stopped.
+    #[serde(default)]
+    pub stop: Stop,
+    /// What its provider wants back, unread and unchanged, when this reply's tools have answered:
+    /// its reasoning, signed or sealed. It says by whom it can be read; others pass it over. There
+    /// is none without calls: a provider wants it within a turn only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carry: Option<serde_json::Value>,
 }
 
 /// Which model: `provider:id`, as in `openai:gpt-5` and `demo:demo`.
@@ -166,11 +276,45 @@ mod tests {
     #[test]
     fn a_message_survives_being_stored() {
         let call = ToolCall { id: "1".into(), tool: "t".into(), input: "{}".into() };
-        let message = ChatMessage::Assistant { text: String::new(), calls: vec![call] };
+        let image = Image {
+            media_type: "image/png".into(),
+            data: ImageData::Url("https://example.com/a.png".into()),
+        };
+        for message in [
+            ChatMessage::assistant("", vec![call.clone()]),
+            ChatMessage::Assistant {
+                text: String::new(),
+                calls: vec![call],
+                carry: Some(serde_json::json!({ "api": "x" })),
+            },
+            ChatMessage::User { text: "look".into(), images: vec![image] },
+        ] {
+            let stored = serde_json::to_string(&message).unwrap();
 
-        let stored = serde_json::to_string(&message).unwrap();
+            assert_eq!(serde_json::from_str::<ChatMessage>(&stored).unwrap(), message);
+        }
+    }
 
-        assert_eq!(serde_json::from_str::<ChatMessage>(&stored).unwrap(), message);
+    #[test]
+    fn what_an_older_version_stored_is_read() {
+        let user = r#"{"role":"user","text":"hi"}"#;
+        let assistant = r#"{"role":"assistant","text":"ho"}"#;
+        let reply = r#"{"text":"","calls":[],"usage":{},"model":"a:b"}"#;
+
+        assert_eq!(serde_json::from_str::<ChatMessage>(user).unwrap(), ChatMessage::user("hi"));
+        let read: ChatMessage = serde_json::from_str(assistant).unwrap();
+        assert_eq!(read, ChatMessage::assistant("ho", vec![]));
+        assert_eq!(serde_json::to_string(&ChatMessage::user("hi")).unwrap(), user);
+        assert_eq!(serde_json::from_str::<Reply>(reply).unwrap().stop, Stop::End);
+    }
+
+    #[test]
+    fn a_level_of_thinking_is_named_by_one_word() {
+        for level in [Thinking::Off, Thinking::Low, Thinking::Medium, Thinking::High] {
+            assert_eq!(level.as_str().parse(), Ok(level));
+            assert_eq!(serde_json::to_value(level).unwrap(), level.as_str());
+        }
+        assert!("max".parse::<Thinking>().is_err());
     }
 
     proptest! {

@@ -13,9 +13,10 @@
 //! | `/new`, `/reset` | the conversation begins anew; what was said stays on record | no |
 //! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
 //! | `/model`, `/switch model to …` | the model of this conversation | no |
+//! | `/think off\|low\|medium\|high` | how much the model thinks before it answers (spec UIC-004) | no |
 //! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
 
-use crate::{Body, SessionKind};
+use crate::{Body, SessionKind, Thinking};
 
 /// A command, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub enum Command {
     Resume,
     /// Show the model, or take another one.
     Model(ModelWish),
+    /// How much the model thinks first; `None` shows it.
+    Think(Option<Thinking>),
     /// Show what the tenant has.
     List(Listed),
     /// It is a command, and what follows it is not right: how it is used.
@@ -83,6 +86,7 @@ impl Command {
             "pause" => plain(Self::Pause, "/pause"),
             "resume" => plain(Self::Resume, "/resume"),
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
+            "think" | "thinking" => Self::think(&rest),
             "show" => Self::show(&rest),
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
@@ -100,6 +104,14 @@ impl Command {
             [model] => ModelWish::Use((*model).to_owned()),
             _ => return Self::Wrong(usage),
         })
+    }
+
+    fn think(words: &[&str]) -> Self {
+        match words {
+            [] => Self::Think(None),
+            [level] => level.parse().map_or(Self::Wrong(THINK), |level| Self::Think(Some(level))),
+            _ => Self::Wrong(THINK),
+        }
     }
 
     fn show(words: &[&str]) -> Self {
@@ -132,6 +144,7 @@ impl Command {
     }
 }
 
+const THINK: &str = "/think, or /think off, low, medium or high";
 const SWITCH: &str = "/switch model to <provider>:<model>";
 
 impl Body {
@@ -166,6 +179,8 @@ mod tests {
             ("/switch model to a:b", model("a:b")),
             ("/show agents", Command::List(Listed::Agents)),
             ("/list models", Command::List(Listed::Models)),
+            ("/think", Command::Think(None)),
+            ("/think high", Command::Think(Some(Thinking::High))),
         ] {
             assert_eq!(Command::parse(text), Some(command), "{text}");
         }
@@ -182,7 +197,14 @@ mod tests {
 
     #[test]
     fn a_command_with_something_wrong_says_how_it_is_used() {
-        for text in ["/new york", "/list", "/switch model", "/switch channel to x", "/model a b"] {
+        for text in [
+            "/new york",
+            "/list",
+            "/switch model",
+            "/switch channel to x",
+            "/model a b",
+            "/think hard",
+        ] {
             assert!(matches!(Command::parse(text), Some(Command::Wrong(_))), "{text}");
         }
     }

@@ -84,6 +84,11 @@ pub enum Entry {
         /// Which model, as `provider:id`.
         #[serde(default)]
         model: String,
+        /// What the model's provider wants back with the results; see [`Reply::carry`].
+        ///
+        /// [`Reply::carry`]: crate::Reply::carry
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        carry: Option<serde_json::Value>,
     },
     /// A call was begun.
     Called {

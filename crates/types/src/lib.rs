@@ -18,7 +18,10 @@ mod session_settings;
 mod tree_path;
 mod wait;
 
-pub use chat::{Chat, ChatMessage, InvalidModelId, ModelId, Reply, ToolSpec};
+pub use chat::{
+    Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
+    Thinking, ToolSpec,
+};
 pub use command::{Command, Listed, ModelWish};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;

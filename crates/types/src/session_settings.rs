@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::Thinking;
+
 /// What differs in a conversation from what its agent is set to. Stored as JSON: fields are only
 /// ever added, with a default.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,6 +12,9 @@ pub struct SessionSettings {
     /// The model, as `provider:id`; `None` is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// How much its model thinks before it answers; `None` is as usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking: Option<Thinking>,
 }
 
 #[cfg(test)]

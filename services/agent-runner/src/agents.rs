@@ -10,7 +10,7 @@ use std::{
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
 use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
-use holdfast_llm::{Model, Models, OpenAi, Retrying};
+use holdfast_llm::{Model, Models, Provider};
 use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
 use holdfast_workspace::{Revision, Workspaces};
 use jiff::tz::TimeZone;
@@ -80,6 +80,7 @@ type Kept = (Instant, Arc<Brief>);
 
 /// A provider's model, and what it was made from.
 struct Ready {
+    kind: holdfast_llm::ProviderKind,
     base_url: String,
     api_key: Option<SecretString>,
     models: Models,
@@ -206,28 +207,33 @@ impl Agents {
         choice: ModelChoice,
     ) -> Result<Arc<dyn Model>, holdfast_llm::Error> {
         let ModelChoice { model, kind, base_url, api_key } = choice;
-        match kind {
+        let kind = match kind {
             ProviderKind::Demo => return self.built_in.get(&model),
-            ProviderKind::OpenAi => {}
-        }
+            ProviderKind::OpenAi => holdfast_llm::ProviderKind::OpenAi,
+            ProviderKind::Responses => holdfast_llm::ProviderKind::Responses,
+            ProviderKind::Anthropic => holdfast_llm::ProviderKind::Anthropic,
+            ProviderKind::Gemini => holdfast_llm::ProviderKind::Gemini,
+            ProviderKind::Ollama => holdfast_llm::ProviderKind::Ollama,
+        };
         let name = (tenant, model.provider().to_owned());
         let mut ready = lock(&self.ready);
         let same = |ready: &&Ready| {
             let key =
                 |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
-            ready.base_url == base_url && key(&ready.api_key) == key(&api_key)
+            ready.kind == kind && ready.base_url == base_url && key(&ready.api_key) == key(&api_key)
         };
         if let Some(found) = ready.get(&name).filter(same) {
             return found.models.get(&model);
         }
-        let url = Some(base_url.as_str()).filter(|url| !url.is_empty());
-        let made = OpenAi::new(self.client.clone(), url, api_key.as_ref())?;
-        let models = Models::new([])?.with(model.provider(), Retrying::new(made));
+        let provider =
+            Provider { kind, base_url: Some(base_url.clone()), api_key: api_key.clone() };
+        let models =
+            Models::new([])?.with_provider(model.provider(), self.client.clone(), &provider)?;
         let answer = models.get(&model);
         if ready.len() >= MOST_MODELS {
             ready.clear();
         }
-        ready.insert(name, Ready { base_url, api_key, models });
+        ready.insert(name, Ready { kind, base_url, api_key, models });
         answer
     }
 }

@@ -5,7 +5,9 @@
 
 use holdfast_directory::Agent;
 use holdfast_session::Completed;
-use holdfast_types::{Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note};
+use holdfast_types::{
+    Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
+};
 
 use crate::{error::Error, turn::Turn};
 
@@ -18,6 +20,7 @@ const HELP: &str = "\
 /stop – end what runs now
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model] – show or change its model
+/think [off | low | medium | high] – how much it thinks before it answers
 /list agents | models | channels – what there is
 Everything else is for the assistant.";
 
@@ -59,6 +62,7 @@ impl Turn<'_> {
             // The gateway let the session go on when it took this in; nobody could claim it before.
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
+            Command::Think(level) => self.set_thinking(level).await?,
             Command::List(what) => self.list(what).await?,
         };
         self.tell(Note::Command, text).await
@@ -107,6 +111,14 @@ impl Turn<'_> {
         self.settings.model = model;
         self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
         Ok(format!("Model: {}", self.model_name().await?))
+    }
+
+    async fn set_thinking(&mut self, level: Option<Thinking>) -> Result<String, Error> {
+        if level.is_some() {
+            self.settings.thinking = level;
+            self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
+        }
+        Ok(format!("Thinking: {}", self.settings.thinking.unwrap_or_default().as_str()))
     }
 
     /// The model of that name, or why the tenant has none.

@@ -144,7 +144,7 @@ impl Failure<'_> {
                     "the model's provider kept the answer back: its content filter objects. \
                      Please ask another way."
                 }
-                Error::Unavailable { .. } | Error::Interrupted => {
+                Error::Unavailable { .. } | Error::Interrupted | Error::AllFailed { .. } => {
                     "the model is not available right now. Please try again."
                 }
                 Error::Timeout => "the model did not answer in time. Please try again.",
@@ -198,6 +198,7 @@ mod tests {
                 calls: vec![call],
                 usage: Usage::default(),
                 model: String::new(),
+                carry: None,
             },
             Entry::Returned { call: "a".into(), output: String::new(), failed },
         ]

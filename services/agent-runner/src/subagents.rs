@@ -258,6 +258,7 @@ mod tests {
             calls: Vec::new(),
             usage: Usage { input: tokens, cached: 0, output: 1 },
             model: String::new(),
+            carry: None,
         }
     }
 

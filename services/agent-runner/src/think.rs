@@ -54,13 +54,15 @@ impl Turn<'_> {
             Asked::Unwanted => return self.refresh().await.map(|()| None),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
-        let Reply { text, mut calls, usage, model } = reply;
+        let Reply { text, mut calls, usage, model, carry, .. } = reply;
         if !with_tools && !text.trim().is_empty() {
             // It was told to answer and did; what it asks for besides is not on offer.
             calls.clear();
         }
         let asks = !calls.is_empty();
-        let thought = Entry::Thought { text, calls, usage, model };
+        // A provider wants it back with the results: without calls there are none.
+        let carry = carry.filter(|_| asks);
+        let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
             return self.answer(thought).await.map(Some);
         }
@@ -123,13 +125,14 @@ impl Turn<'_> {
             capabilities: &[],
         });
         let model = brief.model_id.to_string();
+        let thinking = self.settings.thinking.unwrap_or_default();
         let runtime = Some(Runtime {
             host: "runner",
             os: env::consts::OS,
             arch: env::consts::ARCH,
             version: env!("CARGO_PKG_VERSION"),
             model: &model,
-            thinking: "off",
+            thinking: thinking.as_str(),
         });
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
         let task = self.task.as_ref().map(|task| SubagentTask {
@@ -146,10 +149,9 @@ impl Turn<'_> {
         });
         let timeout = Instant::now() + self.worker.config.model_timeout;
         Request {
-            model: brief.model_id.clone(),
-            chat,
-            max_output: None,
-            deadline: timeout.min(self.deadline),
+            cache_key: Some(brief.agent.to_string()),
+            thinking,
+            ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }
 

@@ -219,9 +219,9 @@ fn questions(
 /// What a user or the assistant said, if anything, without calls.
 fn spoken(message: &ChatMessage) -> Option<ChatMessage> {
     match message {
-        ChatMessage::User { text } if !text.trim().is_empty() => Some(message.clone()),
+        ChatMessage::User { text, .. } if !text.trim().is_empty() => Some(message.clone()),
         ChatMessage::Assistant { text, .. } if !text.trim().is_empty() => {
-            Some(ChatMessage::Assistant { text: text.clone(), calls: Vec::new() })
+            Some(ChatMessage::assistant(text.clone(), Vec::new()))
         }
         ChatMessage::User { .. } | ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
     }

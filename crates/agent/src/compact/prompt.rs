@@ -51,7 +51,7 @@ impl SummaryRequest {
     pub fn chat(&self) -> Chat {
         Chat {
             stable: SUMMARISER.to_owned(),
-            messages: vec![ChatMessage::User { text: self.prompt.clone() }],
+            messages: vec![ChatMessage::user(self.prompt.clone())],
             ..Chat::default()
         }
     }
@@ -89,8 +89,8 @@ impl SummaryRequest {
 /// Writes down who said what; nothing for a message without a word.
 fn speak(prompt: &mut String, message: &ChatMessage, longest: usize) {
     match message {
-        ChatMessage::User { text } => say(prompt, "user", text, longest),
-        ChatMessage::Assistant { text, calls } => {
+        ChatMessage::User { text, .. } => say(prompt, "user", text, longest),
+        ChatMessage::Assistant { text, calls, .. } => {
             say(prompt, "assistant", text, longest);
             for call in calls {
                 let text = format!("{} {}", call.tool, call.input);

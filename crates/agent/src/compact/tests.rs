@@ -120,7 +120,7 @@ fn calls_without_results_are_kept_whatever_they_cost() {
     let noted = [journal, vec![summary.entry(0), returned("a")]].concat();
     let noted = read(&noted);
     assert!(is_valid(noted.messages()));
-    assert!(matches!(&noted.messages()[0], ChatMessage::User { text } if text == "q"));
+    assert!(matches!(&noted.messages()[0], ChatMessage::User { text, .. } if text == "q"));
     assert!(matches!(&noted.messages()[2], ChatMessage::Tool { failed: false, .. }));
 }
 
@@ -155,7 +155,7 @@ fn what_is_appended_while_a_summary_is_made_is_seen_after_it() {
     let texts: Vec<&str> = seen.messages()[4..]
         .iter()
         .map(|message| match message {
-            ChatMessage::User { text } | ChatMessage::Assistant { text, .. } => text.as_str(),
+            ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } => text.as_str(),
             ChatMessage::Tool { output, .. } => output,
         })
         .collect();
@@ -262,7 +262,7 @@ fn dropping_parts_no_call_from_its_result_and_never_drops_the_question() {
 
     let seen = read(&twice);
     assert!(is_valid(seen.messages()), "{seen:?}");
-    assert!(matches!(&seen.messages()[0], ChatMessage::User { text } if text == "q"));
+    assert!(matches!(&seen.messages()[0], ChatMessage::User { text, .. } if text == "q"));
     assert!(seen.messages().len() < 8, "{seen:?}");
 }
 

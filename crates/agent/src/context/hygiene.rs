@@ -24,7 +24,7 @@ pub fn sanitised(messages: Vec<ChatMessage>) -> Vec<ChatMessage> {
     let mut clean: Vec<ChatMessage> = Vec::with_capacity(messages.len());
     let mut rest = messages.into_iter().peekable();
     while let Some(message) = rest.next() {
-        let ChatMessage::Assistant { text, calls } = &message else {
+        let ChatMessage::Assistant { text, calls, .. } = &message else {
             if matches!(message, ChatMessage::User { .. }) {
                 clean.push(message);
             }
@@ -82,16 +82,16 @@ pub(crate) mod tests {
     use crate::turn::tests::call;
 
     pub(crate) fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     pub(crate) fn says(text: &str) -> ChatMessage {
-        ChatMessage::Assistant { text: text.into(), calls: Vec::new() }
+        ChatMessage::assistant(text, Vec::new())
     }
 
     pub(crate) fn asks_for(ids: &[&str]) -> ChatMessage {
         let calls = ids.iter().map(|id| call(id, "t")).collect();
-        ChatMessage::Assistant { text: String::new(), calls }
+        ChatMessage::assistant(String::new(), calls)
     }
 
     pub(crate) fn result(id: &str) -> ChatMessage {

@@ -40,9 +40,10 @@ pub(crate) fn introduced(summary: &str) -> String {
 /// callers whose history was read after the message had been stored need not take it out.
 #[must_use]
 pub fn with_current(mut history: Vec<ChatMessage>, current: &str) -> Vec<ChatMessage> {
-    let is_there = matches!(history.last(), Some(ChatMessage::User { text }) if text == current);
+    let is_there =
+        matches!(history.last(), Some(ChatMessage::User { text, .. }) if text == current);
     if !is_there && !current.trim().is_empty() {
-        history.push(ChatMessage::User { text: current.to_owned() });
+        history.push(ChatMessage::user(current.to_owned()));
     }
     history
 }
@@ -52,11 +53,11 @@ mod tests {
     use super::*;
 
     fn user(text: &str) -> ChatMessage {
-        ChatMessage::User { text: text.into() }
+        ChatMessage::user(text)
     }
 
     fn assistant(text: &str) -> ChatMessage {
-        ChatMessage::Assistant { text: text.into(), calls: Vec::new() }
+        ChatMessage::assistant(text, Vec::new())
     }
 
     #[test]

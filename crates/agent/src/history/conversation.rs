@@ -153,8 +153,8 @@ impl<'j> Reader<'j> {
             let Entry::Heard { seq, body } = entry else { continue };
             if at < turn || !turn::asks(entry) {
                 self.is_repeated(*seq, body);
-            } else if let Some(ChatMessage::User { text }) = self.message(*seq, body) {
-                self.push(None, ChatMessage::User { text: shortened(&text, LONGEST_QUESTION) });
+            } else if let Some(ChatMessage::User { text, .. }) = self.message(*seq, body) {
+                self.push(None, ChatMessage::user(shortened(&text, LONGEST_QUESTION)));
             }
         }
     }
@@ -166,10 +166,10 @@ impl<'j> Reader<'j> {
                     self.say(at, message);
                 }
             }
-            Entry::Thought { text, calls, .. } => {
+            Entry::Thought { text, calls, carry, .. } => {
                 self.settle();
                 if !text.trim().is_empty() || !calls.is_empty() {
-                    self.think(at, text, calls);
+                    self.think(at, text, calls, carry.as_ref());
                 }
                 if calls.is_empty() {
                     self.ended = true;
@@ -191,13 +191,26 @@ impl<'j> Reader<'j> {
         }
     }
 
-    fn think(&mut self, at: usize, text: &str, calls: &[ToolCall]) {
+    fn think(
+        &mut self,
+        at: usize,
+        text: &str,
+        calls: &[ToolCall],
+        carry: Option<&serde_json::Value>,
+    ) {
         let mut cut = Some(at);
         let follows = |last: &ChatMessage| !matches!(last, ChatMessage::Assistant { .. });
         if !calls.is_empty() && !self.messages.last().is_some_and(follows) {
-            self.push(cut.take(), ChatMessage::User { text: NOT_SHOWN.to_owned() });
+            self.push(cut.take(), ChatMessage::user(NOT_SHOWN.to_owned()));
         }
-        self.push(cut, ChatMessage::Assistant { text: text.to_owned(), calls: calls.to_vec() });
+        self.push(
+            cut,
+            ChatMessage::Assistant {
+                text: text.to_owned(),
+                calls: calls.to_vec(),
+                carry: carry.cloned(),
+            },
+        );
     }
 
     fn note(&mut self, at: usize, note: Note, text: &str) {
@@ -217,7 +230,7 @@ impl<'j> Reader<'j> {
         if ends {
             self.settle();
         }
-        self.say(at, ChatMessage::User { text });
+        self.say(at, ChatMessage::user(text));
         self.ended |= ends;
     }
 
@@ -265,9 +278,9 @@ impl<'j> Reader<'j> {
             return None;
         }
         if body.role.as_deref() == Some("assistant") {
-            return Some(ChatMessage::Assistant { text: body.text.clone(), calls: Vec::new() });
+            return Some(ChatMessage::assistant(body.text.clone(), Vec::new()));
         }
-        Some(ChatMessage::User { text: said(body, self.kind) })
+        Some(ChatMessage::user(said(body, self.kind)))
     }
 
     /// Whether this very message was heard already. The inbox counts upwards, so that the look back

@@ -16,12 +16,12 @@ use crate::{
 const PLENTY: usize = 100_000;
 
 fn user(text: &str) -> ChatMessage {
-    ChatMessage::User { text: text.into() }
+    ChatMessage::user(text)
 }
 
 fn assistant(text: &str, calls: &[(&str, &str)]) -> ChatMessage {
     let calls = calls.iter().map(|(id, tool)| call(id, tool)).collect();
-    ChatMessage::Assistant { text: text.into(), calls }
+    ChatMessage::assistant(text, calls)
 }
 
 fn result(id: &str) -> ChatMessage {

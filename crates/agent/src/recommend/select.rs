@@ -102,7 +102,7 @@ pub fn selection_chat(candidates: &[Candidate<'_>], message: &str, channel: &str
     let asked = json!({ "channel": line(channel, 64), "message": message, "skills": skills });
     Chat {
         stable: INSTRUCTIONS.to_owned(),
-        messages: vec![ChatMessage::User { text: asked.to_string() }],
+        messages: vec![ChatMessage::user(asked.to_string())],
         ..Chat::default()
     }
 }

@@ -1,9 +1,26 @@
 //! An agent uses its own model, else its tenant's, else the built-in one.
 
-use holdfast_directory::{Error, NewAgent, ProviderKind};
+use holdfast_directory::{Error, NewAgent, NewProvider, ProviderKind};
 use holdfast_types::{Fault as _, Kind};
 
 use crate::world::{BY, World, agent, provider};
+
+#[tokio::test]
+async fn a_provider_of_each_kind_can_be_set_up() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let others = ProviderKind::ALL.into_iter().filter(|kind| *kind != ProviderKind::Demo);
+
+    for kind in others {
+        let name = format!("my-{}", kind.as_str());
+        let new = NewProvider { kind, ..provider(&name, Some("k"), Some("m")) };
+        world.directory.put_provider(tenant.id, BY, new).await.unwrap();
+
+        let main = world.directory.default_agent(tenant.id).await.unwrap();
+        let chosen = world.directory.model(tenant.id, &main).await.unwrap();
+        assert_eq!((chosen.kind, chosen.model.to_string()), (kind, format!("{name}:m")));
+    }
+}
 
 #[tokio::test]
 async fn a_fresh_tenant_has_the_built_in_model_and_then_the_one_it_chose() {

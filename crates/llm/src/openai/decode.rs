@@ -13,63 +13,42 @@
 //! | no `[DONE]`, but a `finish_reason` | the end |
 //! | neither | it broke off |
 
-use std::collections::BTreeSet;
-
-use holdfast_types::{ModelId, Reply, ToolCall, Usage};
+use holdfast_types::{ModelId, Reply, Stop, Usage};
 use serde_json::Value;
 
 use super::refusal;
-use crate::{Delta, Error};
-
-/// The longest text, in bytes.
-const MOST_TEXT: usize = 1024 * 1024;
-/// The longest input of one call, in bytes.
-const MOST_INPUT: usize = 256 * 1024;
-/// The most calls.
-const MOST_CALLS: usize = 64;
-/// The longest id that providers take back, in bytes.
-const LONGEST_ID: usize = 40;
+use crate::{
+    Delta, Error, Request,
+    gather::{Gather, count, parse},
+};
 
 /// Gathers a reply from its pieces.
 #[derive(Debug)]
 pub(super) struct Decoder {
     model: ModelId,
-    text: String,
-    calls: Vec<Call>,
-    usage: Usage,
-    finish: Option<String>,
-    done: bool,
+    gather: Gather,
+    /// How the server tells its calls apart; as many as were begun.
+    calls: Vec<Place>,
 }
 
-/// A call that is still being asked for.
+/// How the server tells a call from others.
 #[derive(Debug)]
-struct Call {
+struct Place {
     /// Where the server counts it.
     index: Option<u64>,
     /// What the server calls it.
     given: String,
-    /// What it is called here.
-    id: String,
-    name: String,
-    input: String,
-    announced: bool,
 }
 
 impl Decoder {
-    pub(super) const fn new(model: ModelId) -> Self {
-        Self {
-            model,
-            text: String::new(),
-            calls: Vec::new(),
-            usage: Usage { input: 0, cached: 0, output: 0 },
-            finish: None,
-            done: false,
-        }
+    pub(super) fn new(request: &Request) -> Self {
+        let (model, gather) = (request.model.clone(), Gather::new(request));
+        Self { model, gather, calls: Vec::new() }
     }
 
     /// Whether the server has said that nothing more comes.
     pub(super) const fn is_done(&self) -> bool {
-        self.done
+        self.gather.done
     }
 
     /// Takes in the data of one event.
@@ -77,7 +56,7 @@ impl Decoder {
         match data.trim_ascii() {
             b"" => return Ok(Vec::new()),
             b"[DONE]" => {
-                self.done = true;
+                self.gather.done = true;
                 return Ok(Vec::new());
             }
             _ => {}
@@ -94,25 +73,14 @@ impl Decoder {
         let mut deltas = Vec::new();
         self.take(&answer, "message", &mut deltas)?;
         if answer["choices"].is_array() {
-            self.done = true;
+            self.gather.done = true;
         }
         Ok(deltas)
     }
 
     /// The reply, now that nothing more comes.
     pub(super) fn finish(self) -> Result<Reply, Error> {
-        if !self.done && self.finish.is_none() {
-            return Err(Error::Interrupted);
-        }
-        let calls: Vec<ToolCall> =
-            self.calls.into_iter().filter(|call| !call.is_ghost()).map(Call::finish).collect();
-        if self.text.trim().is_empty() && calls.is_empty() {
-            return Err(match self.finish.as_deref() {
-                Some("content_filter") => Error::Filtered,
-                Some(_) | None => Error::Empty,
-            });
-        }
-        Ok(Reply { text: self.text, calls, usage: self.usage, model: self.model.to_string() })
+        self.gather.finish()
     }
 
     fn take(&mut self, event: &Value, part: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
@@ -120,55 +88,27 @@ impl Decoder {
             return Err(refusal::mid_stream(error, &self.model));
         }
         if let Some(usage) = event.get("usage").filter(|usage| usage.is_object()) {
-            self.usage = read_usage(usage);
+            self.gather.usage = read_usage(usage);
         }
         let choice = &event["choices"][0];
         let said = &choice[part];
         for text in [&said["content"], &said["refusal"]] {
-            self.take_text(&flat(text), deltas)?;
+            self.gather.text(&flat(text), deltas)?;
         }
         for call in said["tool_calls"].as_array().into_iter().flatten() {
             self.take_call(call, deltas)?;
         }
         if let Some(reason) = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty()) {
-            self.finish = Some(reason.to_owned());
+            self.gather.stop = Some(stop(reason));
         }
-        Ok(())
-    }
-
-    fn take_text(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), Error> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        if self.text.len() + text.len() > MOST_TEXT {
-            return Err(Error::TooLong { what: "text", limit: MOST_TEXT });
-        }
-        self.text.push_str(text);
-        deltas.push(Delta::Text(text.to_owned()));
         Ok(())
     }
 
     fn take_call(&mut self, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
         let function = &piece["function"];
         let at = self.place(piece)?;
-        let call = &mut self.calls[at];
-        if let (true, Some(name)) = (call.name.is_empty(), function["name"].as_str()) {
-            call.name = name.trim().to_owned();
-        }
-        match &function["arguments"] {
-            Value::Null => {}
-            Value::String(input) => call.input.push_str(input),
-            input @ (Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_)) => {
-                call.input.push_str(&input.to_string());
-            }
-        }
-        if call.input.len() > MOST_INPUT {
-            return Err(Error::TooLong { what: "call's input", limit: MOST_INPUT });
-        }
-        if !call.announced && !call.name.is_empty() {
-            call.announced = true;
-            deltas.push(Delta::ToolCallStarted { id: call.id.clone(), name: call.name.clone() });
-        }
+        self.gather.input(at, &function["arguments"])?;
+        self.gather.name_call(at, function["name"].as_str().unwrap_or_default(), deltas);
         Ok(())
     }
 
@@ -190,53 +130,19 @@ impl Decoder {
         if let Some(at) = known.filter(is_same) {
             return Ok(at);
         }
-        if self.calls.len() == MOST_CALLS {
-            return Err(Error::TooLong { what: "calls", limit: MOST_CALLS });
-        }
-        self.calls.push(Call {
-            index,
-            given: given.to_owned(),
-            id: self.free_id(given),
-            name: String::new(),
-            input: String::new(),
-            announced: false,
-        });
-        Ok(self.calls.len() - 1)
-    }
-
-    /// The id that the server gave, if it will do; else one of our own.
-    fn free_id(&self, given: &str) -> String {
-        let taken: BTreeSet<&str> = self.calls.iter().map(|call| call.id.as_str()).collect();
-        let fits = |id: &str| {
-            let printable = id.bytes().all(|byte| byte.is_ascii_graphic());
-            (1..=LONGEST_ID).contains(&id.len()) && printable && !taken.contains(id)
-        };
-        if fits(given) {
-            return given.to_owned();
-        }
-        let mut n = self.calls.len() + 1;
-        while taken.contains(format!("call_{n}").as_str()) {
-            n += 1;
-        }
-        format!("call_{n}")
+        let at = self.gather.begin_call(given)?;
+        self.calls.push(Place { index, given: given.to_owned() });
+        Ok(at)
     }
 }
 
-impl Call {
-    /// Whether nothing was ever said of it but that it is there.
-    fn is_ghost(&self) -> bool {
-        self.name.is_empty() && self.input.trim().is_empty()
+fn stop(reason: &str) -> Stop {
+    match reason {
+        "length" => Stop::MaxTokens,
+        "tool_calls" | "function_call" => Stop::ToolUse,
+        "content_filter" => Stop::Filtered,
+        _ => Stop::End,
     }
-
-    fn finish(self) -> ToolCall {
-        let input = if self.input.trim().is_empty() { "{}".to_owned() } else { self.input };
-        ToolCall { id: self.id, tool: self.name, input }
-    }
-}
-
-fn parse(data: &[u8]) -> Result<Value, Error> {
-    // What the parser says would repeat what the model said.
-    serde_json::from_slice(data).map_err(|_| Error::Malformed("a part of it is not json"))
 }
 
 /// A text, or the texts of a list of parts.
@@ -249,26 +155,29 @@ fn flat(content: &Value) -> String {
 }
 
 fn read_usage(usage: &Value) -> Usage {
-    let number = |path: &str| usage.pointer(path).and_then(Value::as_u64);
-    let cached = number("/prompt_tokens_details/cached_tokens")
-        .or_else(|| number("/prompt_cache_hit_tokens"));
+    // One name or the other; a server has no reason to say both.
+    let cached = count(usage, "/prompt_tokens_details/cached_tokens")
+        .max(count(usage, "/prompt_cache_hit_tokens"));
     Usage {
-        input: number("/prompt_tokens").unwrap_or_default(),
-        cached: cached.unwrap_or_default(),
-        output: number("/completion_tokens").unwrap_or_default(),
+        input: count(usage, "/prompt_tokens"),
+        cached,
+        output: count(usage, "/completion_tokens"),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use holdfast_types::ToolCall;
     use proptest::prelude::*;
     use serde_json::json;
 
     use super::*;
-    use crate::sse::Events;
+    use crate::{gather::LONGEST_ID, scripted::tests::request, sse::Events};
 
     fn decoder() -> Decoder {
-        Decoder::new("openai:gpt-5".parse().unwrap())
+        Decoder::new(&Request { model: "openai:gpt-5".parse().unwrap(), ..request() })
     }
 
     /// Decodes a stream that comes in these chunks.
@@ -348,6 +257,8 @@ mod tests {
             ],
             usage: Usage { input: 120, cached: 64, output: 17 },
             model: "openai:gpt-5".into(),
+            stop: Stop::ToolUse,
+            carry: None,
         }
     }
 
@@ -384,7 +295,7 @@ mod tests {
             match reply {
                 Ok(reply) => {
                     assert!(at >= finished, "whole at {at}");
-                    assert_eq!(reply.calls, recorded().calls);
+                    assert_eq!((reply.calls, reply.stop), (recorded().calls, Stop::ToolUse));
                 }
                 Err(error) => {
                     assert!(at < finished, "broken at {at}");

@@ -4,49 +4,25 @@
 //! are servers that take only one, and only at the beginning. Sampling
 //! parameters are left to the provider.
 
-use std::borrow::Cow;
-
-use holdfast_types::{ChatMessage, ToolCall, ToolSpec};
-use reqwest::Url;
-use serde::de::IgnoredAny;
+use holdfast_types::{ChatMessage, Image, Thinking, ToolCall, ToolSpec};
 use serde_json::{Value, json};
 
-use crate::Request;
-
-/// What OpenAI takes as the longest name of a function.
-const LONGEST_NAME: usize = 64;
-
-/// In which words a server wants to be asked, where they differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wording {
-    /// OpenAI's own, which has replaced some of them.
-    OpenAi,
-    /// The ones that every compatible server knows.
-    Compatible,
-}
-
-impl Wording {
-    /// The wording of the server at an address.
-    pub(super) fn of(url: &Url) -> Self {
-        match url.host_str() {
-            Some("api.openai.com") => Self::OpenAi,
-            Some(_) | None => Self::Compatible,
-        }
-    }
-}
+use crate::{
+    Request,
+    catalogue::{By, Card},
+    servers::Takes,
+    words::{arguments, name, outcome, told, unseen, url},
+};
 
 /// Builds the body of a request.
-pub(super) fn encode(request: &Request, wording: Wording) -> Value {
-    let chat = &request.chat;
-    let told: Vec<&str> = [chat.stable.trim_end(), chat.dynamic.trim_end()]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect();
+pub(super) fn encode(request: &Request, takes: Takes) -> Value {
+    let (chat, card) = (&request.chat, request.card());
+    let told = told(&chat.stable, &chat.dynamic);
     let mut messages = Vec::with_capacity(chat.messages.len() + 1);
     if !told.is_empty() {
-        messages.push(json!({ "role": "system", "content": told.join("\n\n") }));
+        messages.push(json!({ "role": "system", "content": told }));
     }
-    messages.extend(chat.messages.iter().map(message));
+    messages.extend(chat.messages.iter().map(|said| message(said, card)));
     let mut body = json!({
         "model": request.model.id(),
         "messages": messages,
@@ -57,33 +33,57 @@ pub(super) fn encode(request: &Request, wording: Wording) -> Value {
         body["tools"] = chat.tools.iter().map(tool).collect();
     }
     if let Some(most) = request.max_output {
-        let word = match wording {
-            Wording::OpenAi => "max_completion_tokens",
-            Wording::Compatible => "max_tokens",
-        };
+        let word = if takes.completion_limit { "max_completion_tokens" } else { "max_tokens" };
         body[word] = most.into();
+    }
+    if let Some(effort) = effort(request.thinking, card).filter(|_| takes.effort) {
+        body["reasoning_effort"] = effort.into();
+    }
+    if let Some(key) = request.cache_key.as_ref().filter(|_| takes.cache_key) {
+        body["prompt_cache_key"] = key.as_str().into();
     }
     body
 }
 
-fn message(message: &ChatMessage) -> Value {
+/// The word for how much to think; none for a model that cannot be told.
+pub(crate) fn effort(thinking: Thinking, card: &Card) -> Option<&str> {
+    match (card.thinking.by, thinking) {
+        (By::Effort, Thinking::Off) => card.thinking.off.as_deref(),
+        (By::Effort, level) => Some(level.as_str()),
+        (By::No | By::Budget | By::Adaptive | By::Switch, _) => None,
+    }
+}
+
+fn message(message: &ChatMessage, card: &Card) -> Value {
     match message {
-        ChatMessage::User { text } => json!({ "role": "user", "content": text }),
-        ChatMessage::Assistant { text, calls } if calls.is_empty() => {
+        ChatMessage::User { text, images } if images.is_empty() => {
+            json!({ "role": "user", "content": text })
+        }
+        ChatMessage::User { text, images } if card.images => {
+            json!({ "role": "user", "content": parts(text, images) })
+        }
+        ChatMessage::User { text, images } => {
+            let unseen = unseen(images.len());
+            json!({ "role": "user", "content": format!("{text}\n{unseen}").trim_start() })
+        }
+        ChatMessage::Assistant { text, calls, .. } if calls.is_empty() => {
             json!({ "role": "assistant", "content": text })
         }
-        ChatMessage::Assistant { text, calls } => json!({
+        ChatMessage::Assistant { text, calls, .. } => json!({
             "role": "assistant",
             "content": (!text.is_empty()).then_some(text),
             "tool_calls": calls.iter().map(call).collect::<Value>(),
         }),
-        ChatMessage::Tool { call, output, failed: false } => {
-            json!({ "role": "tool", "tool_call_id": call, "content": output })
-        }
-        ChatMessage::Tool { call, output, failed: true } => {
-            json!({ "role": "tool", "tool_call_id": call, "content": format!("error: {output}") })
+        ChatMessage::Tool { call, output, failed } => {
+            json!({ "role": "tool", "tool_call_id": call, "content": outcome(output, *failed) })
         }
     }
+}
+
+fn parts(text: &str, images: &[Image]) -> Value {
+    let image = |image| json!({ "type": "image_url", "image_url": { "url": url(image) } });
+    let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+    text.into_iter().chain(images.iter().map(image)).collect()
 }
 
 fn call(call: &ToolCall) -> Value {
@@ -92,26 +92,6 @@ fn call(call: &ToolCall) -> Value {
         "type": "function",
         "function": { "name": name(&call.tool), "arguments": arguments(&call.input) },
     })
-}
-
-/// A name as providers take it: what a model made up is sent back to it for good, and must not
-/// make every later request fail.
-fn name(given: &str) -> Cow<'_, str> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    if (1..=LONGEST_NAME).contains(&given.len()) && given.chars().all(fits) {
-        return given.into();
-    }
-    let name: String =
-        given.chars().take(LONGEST_NAME).map(|c| if fits(c) { c } else { '_' }).collect();
-    if name.is_empty() { "unknown".into() } else { name.into() }
-}
-
-/// An input as servers take it, some of which read it as JSON and fail on what is none.
-fn arguments(input: &str) -> Cow<'_, str> {
-    match serde_json::from_str::<IgnoredAny>(input) {
-        Ok(_) => input.into(),
-        Err(_) => json!({ "unreadable": input }).to_string().into(),
-    }
 }
 
 fn tool(tool: &ToolSpec) -> Value {
@@ -127,10 +107,17 @@ fn tool(tool: &ToolSpec) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_types::Chat;
+    use std::sync::Arc;
+
+    use holdfast_types::{Chat, ImageData};
 
     use super::*;
-    use crate::scripted::{Scripted, tests::request};
+    use crate::{
+        Catalogue,
+        scripted::{Scripted, tests::request},
+    };
+
+    const OPENAI: Takes = Takes { completion_limit: true, effort: true, cache_key: true };
 
     fn asked(messages: Vec<ChatMessage>) -> Request {
         let chat = Chat {
@@ -146,16 +133,17 @@ mod tests {
     fn a_chat_becomes_the_messages_that_servers_take() {
         let calls = Scripted::calls(&[("1", "recall", r#"{"query":"tea"}"#)]).calls;
         let request = asked(vec![
-            ChatMessage::User { text: "hi".into() },
-            ChatMessage::Assistant { text: String::new(), calls },
+            ChatMessage::user("hi"),
+            ChatMessage::assistant("", calls),
             ChatMessage::Tool { call: "1".into(), output: "green".into(), failed: false },
-            ChatMessage::Assistant { text: "green".into(), calls: vec![] },
+            ChatMessage::assistant("green", vec![]),
         ]);
 
         assert_eq!(
-            encode(&request, Wording::OpenAi),
+            encode(&request, OPENAI),
             json!({
                 "model": "gpt-5",
+                "reasoning_effort": "minimal",
                 "stream": true,
                 "stream_options": { "include_usage": true },
                 "messages": [
@@ -182,10 +170,7 @@ mod tests {
         let long = "x".repeat(100);
         let calls =
             Scripted::calls(&[("1", "no such/töol", "{\"a"), ("2", "", ""), ("3", &long, "{}")]);
-        let encoded = encode(
-            &asked(vec![ChatMessage::Assistant { text: "so".into(), calls: calls.calls }]),
-            Wording::OpenAi,
-        );
+        let encoded = encode(&asked(vec![ChatMessage::assistant("so", calls.calls)]), OPENAI);
 
         let function = |at: usize| &encoded["messages"][1]["tool_calls"][at]["function"];
         assert_eq!(function(0)["name"], "no_such_t_ol");
@@ -207,7 +192,7 @@ mod tests {
             input: json!({ "type": "object", "properties": {} }),
         }];
 
-        let encoded = encode(&request, Wording::Compatible);
+        let encoded = encode(&request, Takes::default());
 
         assert_eq!(encoded["messages"][1]["content"], "error: no luck");
         assert_eq!(encoded["tools"][0]["function"]["parameters"]["type"], "object");
@@ -216,12 +201,53 @@ mod tests {
     #[test]
     fn the_most_that_may_be_written_is_named_as_the_server_names_it() {
         let request = Request { max_output: Some(9), ..asked(vec![]) };
-        let of = |url: &str| Wording::of(&Url::parse(url).unwrap());
 
-        let openai = encode(&request, of("https://api.openai.com/v1"));
-        let other = encode(&request, of("http://localhost:11434/v1"));
+        let openai = encode(&request, OPENAI);
+        let other = encode(&request, Takes::default());
 
         assert_eq!((&openai["max_completion_tokens"], openai.get("max_tokens")), (&json!(9), None));
         assert_eq!((&other["max_tokens"], other.get("max_completion_tokens")), (&json!(9), None));
+    }
+
+    #[test]
+    fn what_not_every_server_takes_is_sent_to_those_that_do() {
+        let request = Request {
+            model: "openai:gpt-5".parse().unwrap(),
+            thinking: Thinking::High,
+            cache_key: Some("agt_1".into()),
+            ..asked(vec![])
+        };
+
+        let openai = encode(&request, OPENAI);
+        assert_eq!(
+            (&openai["reasoning_effort"], &openai["prompt_cache_key"]),
+            (&json!("high"), &json!("agt_1"))
+        );
+        let other = encode(&request, Takes::default());
+        assert_eq!((other.get("reasoning_effort"), other.get("prompt_cache_key")), (None, None));
+        let unknown = Request { model: "openai:nobody".parse().unwrap(), ..request };
+        assert_eq!(encode(&unknown, OPENAI).get("reasoning_effort"), None);
+    }
+
+    #[test]
+    fn a_picture_is_shown_to_those_who_see() {
+        let image =
+            Image { media_type: "image/png".into(), data: ImageData::Base64("aGk=".into()) };
+        let asked = asked(vec![ChatMessage::User { text: "look".into(), images: vec![image] }]);
+        let blind = Card { images: false, ..Catalogue::built_in().card(&asked.model).clone() };
+
+        let seen = &encode(&asked, OPENAI)["messages"][1]["content"];
+        assert_eq!(
+            *seen,
+            json!([
+                { "type": "text", "text": "look" },
+                { "type": "image_url", "image_url": { "url": "data:image/png;base64,aGk=" } },
+            ])
+        );
+        let asked = Request { card: Some(Arc::new(blind)), ..asked };
+        assert_eq!(
+            encode(&asked, OPENAI)["messages"][1]["content"],
+            "look\n[a picture was shown here that this model cannot see]"
+        );
     }
 }

@@ -1,12 +1,13 @@
 //! What a provider's refusal means: by status and code, never by the words of its message.
 
-use std::time::{Duration, SystemTime};
-
 use holdfast_types::ModelId;
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-use crate::{Error, http_date};
+use crate::{
+    Error,
+    refusal::{by_status, retry_after, with_wait, word},
+};
 
 /// Codes for a conversation that is too long.
 const OVERFLOW: [&str; 3] =
@@ -22,17 +23,14 @@ const RATE: [&str; 3] = ["rate_limit_exceeded", "rate_limit_error", "tokens"];
 const NO_MODEL: [&str; 2] = ["model_not_found", "model_not_found_error"];
 
 /// What an answer with another status than success means.
-pub(super) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
+pub(crate) fn of_answer(status: u16, headers: &HeaderMap, body: &[u8], model: &ModelId) -> Error {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     let error = body.get("error").unwrap_or(&body);
-    match classify(Some(status), &codes(error), model) {
-        Error::RateLimited { .. } => Error::RateLimited { retry_after: retry_after(headers) },
-        other => other,
-    }
+    with_wait(classify(Some(status), &codes(error), model), retry_after(headers))
 }
 
 /// What an error in the midst of a stream means.
-pub(super) fn mid_stream(error: &Value, model: &ModelId) -> Error {
+pub(crate) fn mid_stream(error: &Value, model: &ModelId) -> Error {
     let status = error["code"].as_u64().or_else(|| error["status"].as_u64());
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     classify(status, &codes(error), model)
@@ -50,21 +48,10 @@ fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
         return Error::NoModel(model.to_string());
     }
     match status {
-        Some(401 | 403) => Error::Auth,
-        Some(402) => Error::Quota,
-        Some(404) => Error::NoModel(model.to_string()),
-        Some(429) => Error::RateLimited { retry_after: None },
-        Some(408 | 409 | 425 | 500..) => Error::Unavailable { status, source: None },
-        Some(300..=399) => {
-            Error::Setup("the base url leads elsewhere: give the address it leads to")
-        }
-        Some(status) => {
-            let code = codes.first().copied().unwrap_or("none").to_owned();
-            Error::BadRequest { status, code }
-        }
+        Some(status) => by_status(status, codes.first().copied(), model),
         None if is(&AUTH) => Error::Auth,
         None if is(&RATE) => Error::RateLimited { retry_after: None },
-        None if is(&["invalid_request_error"]) => {
+        None if is(&["invalid_request_error", "invalid_prompt"]) => {
             Error::BadRequest { status: 400, code: "invalid_request_error".to_owned() }
         }
         None => Error::Unavailable { status: None, source: None },
@@ -73,20 +60,7 @@ fn classify(status: Option<u16>, codes: &[&str], model: &ModelId) -> Error {
 
 /// The code and the type of an error, if they are words and not texts.
 fn codes(error: &Value) -> Vec<&str> {
-    let is_word = |text: &&str| {
-        let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-        (1..=64).contains(&text.len()) && text.bytes().all(is_fit)
-    };
-    ["code", "type"].iter().filter_map(|key| error[*key].as_str()).filter(is_word).collect()
-}
-
-/// When to come back. The header in milliseconds is OpenAI's own, and exact.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    if let Some(millis) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {
-        return Some(Duration::from_millis(millis));
-    }
-    text(RETRY_AFTER.as_str()).and_then(|value| http_date::retry_after(value, SystemTime::now()))
+    ["code", "type"].iter().filter_map(|key| word(&error[*key])).collect()
 }
 
 #[cfg(test)]
@@ -145,16 +119,5 @@ mod tests {
             refused(400, &body).to_string(),
             "the model's provider refused the request with status 400 and code `none`"
         );
-    }
-
-    #[test]
-    fn the_exact_wait_is_preferred() {
-        let mut headers = HeaderMap::new();
-        headers.insert("retry-after", "3".parse().unwrap());
-        assert_eq!(retry_after(&headers), Some(Duration::from_secs(3)));
-
-        headers.insert("retry-after-ms", "1500".parse().unwrap());
-        assert_eq!(retry_after(&headers), Some(Duration::from_millis(1_500)));
-        assert_eq!(retry_after(&HeaderMap::new()), None);
     }
 }

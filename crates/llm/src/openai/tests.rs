@@ -14,10 +14,12 @@ use axum::{
     routing::post,
 };
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use holdfast_types::{Chat, ChatMessage, Fault as _, Kind};
+use secrecy::SecretString;
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, time::Instant};
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{Delta, Models, Provider, ProviderKind, scripted::tests::request};
@@ -91,7 +93,7 @@ fn models(url: &str, key: Option<&str>) -> Models {
 }
 
 fn asking() -> Request {
-    let messages = vec![ChatMessage::User { text: "the private question".into() }];
+    let messages = vec![ChatMessage::user("the private question")];
     Request {
         model: "openai:gpt-5".parse().unwrap(),
         chat: Chat { messages, ..Chat::default() },

@@ -79,12 +79,14 @@ async fn a_conversation_takes_another_model_and_only_one_that_there_is() -> anyh
     let taken = world.ask("s", "/model fake:two").await?;
     world.ask("s", "hello").await?;
     world.ask("other", "hello").await?;
+    let thinking = world.ask("s", "/think high").await?;
     let shown = world.ask("s", "/show model").await?;
     let back = world.ask("s", "/model default").await?;
 
     assert!(wrong.contains("is not a model's id"), "{wrong}");
     assert!(missing.contains("acme"), "{missing}");
     assert_eq!(taken, "Model: fake:two (set for this conversation)");
+    assert_eq!(thinking, "Thinking: high");
     assert_eq!(shown, taken);
     assert_eq!(back, "Model: fake:one");
     let models: Vec<_> = world.model.requests().iter().map(|r| r.body["model"].clone()).collect();

@@ -88,7 +88,7 @@ impl Model for Gated {
     ) -> Replying<'a> {
         Box::pin(async move {
             let said = |message: &ChatMessage| match message {
-                ChatMessage::User { text } => Some(text.clone()),
+                ChatMessage::User { text, .. } => Some(text.clone()),
                 ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
             };
             let messages = &request.chat.messages;

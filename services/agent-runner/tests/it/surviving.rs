@@ -88,6 +88,7 @@ async fn what_was_begun_in_the_world_is_reported_as_unknown_and_not_done_again()
         calls: vec![call],
         usage: Usage::default(),
         model: "fake:one".into(),
+        carry: None,
     };
     let begun = Append {
         at: None,

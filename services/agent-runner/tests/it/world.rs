@@ -271,6 +271,7 @@ impl World {
             calls: Vec::new(),
             usage: Usage::default(),
             model: String::new(),
+            carry: None,
         };
         let completion = Completion {
             run: first.message.into(),

@@ -54,7 +54,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
             }
             (text, detail)
         }
-        Entry::Thought { text, calls, usage, model } => {
+        Entry::Thought { text, calls, usage, model, carry: _ } => {
             (text, json!({"calls": calls, "usage": usage, "model": model}))
         }
         Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
@@ -171,6 +171,7 @@ mod tests {
             calls: vec![call],
             usage: Usage { input: 1, cached: 0, output: 2 },
             model: "demo:demo".into(),
+            carry: None,
         };
         let returned = Entry::Returned { call: "c1".into(), output: "42".into(), failed: true };
         let heard = Entry::Heard { seq: 1, body };

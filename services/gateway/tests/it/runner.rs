@@ -148,6 +148,7 @@ impl Work {
             calls: Vec::new(),
             usage: USAGE,
             model: "test:echo".to_owned(),
+            carry: None,
         });
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());

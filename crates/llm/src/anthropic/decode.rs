@@ -1,0 +1,216 @@
+//! From the events of a stream to a reply.
+//!
+//! | event | what it means |
+//! |---|---|
+//! | `message_start`, `message_delta` | what it cost; why it stopped |
+//! | `content_block_start`, `_delta`, `_stop` | a piece of text, of a call's input, of a thought |
+//! | `message_stop` | the end |
+//! | `error` | it broke off, and why |
+//! | `ping`, and whatever else | nothing |
+//!
+//! Thoughts are not shown; they are carried as they came, with where they stood.
+
+use std::collections::BTreeMap;
+
+use holdfast_types::{ModelId, Reply, Stop};
+use serde_json::{Value, json};
+
+use super::{API, refusal};
+use crate::{
+    Delta, Error, Request, carry,
+    gather::{Gather, MOST_CARRY, count, parse},
+    http::Decode,
+};
+
+/// Gathers a reply from its pieces.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    model: ModelId,
+    gather: Gather,
+    /// The blocks that were begun, by their index.
+    blocks: BTreeMap<u64, Block>,
+    /// How much of thoughts there is, in bytes.
+    thoughts: usize,
+    is_overflow: bool,
+}
+
+/// A block of a reply.
+#[derive(Debug)]
+enum Block {
+    /// Text, and how much of it, in bytes.
+    Text(usize),
+    /// A call, by its place.
+    Call(usize),
+    /// What is carried as it came.
+    Thought(Value),
+    /// What nobody asked for.
+    Other,
+}
+
+impl Decoder {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            model: request.model.clone(),
+            gather: Gather::new(request),
+            blocks: BTreeMap::new(),
+            thoughts: 0,
+            is_overflow: false,
+        }
+    }
+
+    fn take(&mut self, event: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let index = event["index"].as_u64().unwrap_or_default();
+        match event["type"].as_str().unwrap_or_default() {
+            "message_start" => self.usage(&event["message"]["usage"]),
+            "content_block_start" => self.begin(index, &event["content_block"], deltas)?,
+            "content_block_delta" => self.go_on(index, &event["delta"], deltas)?,
+            "message_delta" => {
+                self.usage(&event["usage"]);
+                self.stop(&event["delta"]);
+            }
+            "message_stop" => self.gather.done = true,
+            "error" => return Err(refusal::mid_stream(&event["error"], &self.model)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What is told later counts: it includes what was told before.
+    fn usage(&mut self, usage: &Value) {
+        let read = ["/input_tokens", "/cache_creation_input_tokens", "/cache_read_input_tokens"];
+        if usage["input_tokens"].is_u64() {
+            self.gather.usage.input = read.iter().map(|path| count(usage, path)).sum();
+            self.gather.usage.cached = count(usage, "/cache_read_input_tokens");
+        }
+        if usage["output_tokens"].is_u64() {
+            self.gather.usage.output = count(usage, "/output_tokens");
+        }
+    }
+
+    fn stop(&mut self, delta: &Value) {
+        let Some(reason) = delta["stop_reason"].as_str() else { return };
+        self.is_overflow = reason == "model_context_window_exceeded";
+        self.gather.stop = Some(match reason {
+            "max_tokens" | "model_context_window_exceeded" => Stop::MaxTokens,
+            "tool_use" => Stop::ToolUse,
+            "refusal" => Stop::Refusal,
+            "pause_turn" => Stop::PauseTurn,
+            _ => Stop::End,
+        });
+    }
+
+    fn begin(&mut self, index: u64, block: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let begun = match block["type"].as_str().unwrap_or_default() {
+            "text" => {
+                let text = block["text"].as_str().unwrap_or_default();
+                self.gather.text(text, deltas)?;
+                Block::Text(text.len())
+            }
+            "tool_use" => {
+                let at = self.gather.begin_call(block["id"].as_str().unwrap_or_default())?;
+                self.gather.name_call(at, block["name"].as_str().unwrap_or_default(), deltas);
+                // In a stream it is `{}` here, and comes in pieces.
+                if block["input"].as_object().is_some_and(|input| !input.is_empty()) {
+                    self.gather.input(at, &block["input"])?;
+                }
+                Block::Call(at)
+            }
+            "thinking" | "redacted_thinking" => {
+                self.thoughts += block.to_string().len();
+                Block::Thought(block.clone())
+            }
+            _ => Block::Other,
+        };
+        if self.blocks.len() > 1_000 {
+            return Err(Error::TooLong { what: "blocks", limit: 1_000 });
+        }
+        self.blocks.insert(index, begun);
+        Ok(())
+    }
+
+    fn go_on(&mut self, index: u64, delta: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        match self.blocks.get_mut(&index) {
+            Some(Block::Text(length)) => {
+                let text = delta["text"].as_str().unwrap_or_default();
+                *length += text.len();
+                self.gather.text(text, deltas)
+            }
+            Some(Block::Call(at)) => self.gather.input(*at, &delta["partial_json"]),
+            Some(Block::Thought(thought)) => {
+                for key in ["thinking", "signature"] {
+                    let Some(piece) = delta[key].as_str() else { continue };
+                    self.thoughts += piece.len();
+                    // Beyond what is carried they are not needed, nor kept.
+                    if self.thoughts <= MOST_CARRY
+                        && let Value::String(text) = &mut thought[key]
+                    {
+                        text.push_str(piece);
+                    } else if self.thoughts <= MOST_CARRY {
+                        thought[key] = piece.into();
+                    }
+                }
+                Ok(())
+            }
+            Some(Block::Other) | None => Ok(()),
+        }
+    }
+
+    /// What is to be carried: thoughts, and where they stood.
+    fn carried(&self) -> Option<Value> {
+        let has_thoughts = self.blocks.values().any(|block| matches!(block, Block::Thought(_)));
+        if !has_thoughts || self.thoughts > MOST_CARRY {
+            return None;
+        }
+        let items = self.blocks.values().filter_map(|block| match block {
+            Block::Text(length) => Some(json!({ "text": length })),
+            Block::Call(at) => Some(json!({ "call": self.gather.call_id(*at) })),
+            Block::Thought(thought) => Some(thought.clone()),
+            Block::Other => None,
+        });
+        carry::pack(API, &self.model.to_string(), items.collect())
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
+        let mut deltas = Vec::new();
+        if !data.trim_ascii().is_empty() {
+            self.take(&parse(data)?, &mut deltas)?;
+        }
+        Ok(deltas)
+    }
+
+    fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
+        let answer = parse(body)?;
+        let mut deltas = Vec::new();
+        if answer["type"] == "error" {
+            return Err(refusal::mid_stream(&answer["error"], &self.model));
+        }
+        for (index, block) in (0..).zip(answer["content"].as_array().into_iter().flatten()) {
+            self.begin(index, block, &mut deltas)?;
+        }
+        self.usage(&answer["usage"]);
+        self.stop(&answer);
+        self.gather.done = answer["content"].is_array();
+        Ok(deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.gather.done
+    }
+
+    fn finish(mut self) -> Result<Reply, Error> {
+        let carried = self.carried();
+        self.gather.carry(carried);
+        let is_overflow = self.is_overflow;
+        self.gather.finish().map_err(|error| match error {
+            Error::TooLong { what: "thoughts and text, in tokens", .. } if is_overflow => {
+                Error::ContextOverflow
+            }
+            other => other,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

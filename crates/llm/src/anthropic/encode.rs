@@ -1,0 +1,251 @@
+//! From a request to the body that is sent.
+//!
+//! | ours | theirs |
+//! |---|---|
+//! | the stable part | the first block of `system`, marked to be kept in the cache |
+//! | the dynamic part | the second, unmarked: it is never the same |
+//! | tools | the last one is marked, so that they are kept when the stable part changes |
+//! | results, and what was said after them | one `user` message: results first |
+//! | what a model thought | the blocks as they came, where they stood |
+
+use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
+use serde_json::{Value, json};
+
+use super::API;
+use crate::{
+    Request, carry,
+    catalogue::{By, Card},
+    words::{BLANK, Ids, name, object, unseen},
+};
+
+/// The most tokens that are asked for where nobody said how many: they must be said.
+const MOST_UNASKED: u32 = 32_000;
+
+/// The word that turns thinking off where that can be done.
+const DISABLED: &str = "disabled";
+
+/// The fewest tokens that a budget of thoughts may have.
+const LEAST_BUDGET: u32 = 1_024;
+
+/// Builds the body of a request.
+pub(super) fn encode(request: &Request) -> Value {
+    let (chat, card) = (&request.chat, request.card());
+    let most = request.max_output.unwrap_or_else(|| card.max_output.min(MOST_UNASKED));
+    let mut body = json!({
+        "model": request.model.id(),
+        "max_tokens": most,
+        "stream": true,
+        "messages": messages(request, card),
+    });
+    let system = system(&chat.stable, &chat.dynamic);
+    if !system.is_empty() {
+        body["system"] = system.into();
+    }
+    if !chat.tools.is_empty() {
+        let mut tools: Vec<Value> = chat
+            .tools
+            .iter()
+            .map(|tool| {
+                json!({
+                    "name": tool.name,
+                    "description": tool.description,
+                    "input_schema": tool.input,
+                })
+            })
+            .collect();
+        if let Some(last) = tools.last_mut() {
+            last["cache_control"] = kept();
+        }
+        body["tools"] = tools.into();
+    }
+    think(&mut body, request, card, most);
+    body
+}
+
+/// Marks a part whose end is the end of something worth keeping.
+fn kept() -> Value {
+    json!({ "type": "ephemeral" })
+}
+
+fn system(stable: &str, dynamic: &str) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    if !stable.trim().is_empty() {
+        let text = stable.trim_end();
+        blocks.push(json!({ "type": "text", "text": text, "cache_control": kept() }));
+    }
+    if !dynamic.trim().is_empty() {
+        blocks.push(json!({ "type": "text", "text": dynamic.trim_end() }));
+    }
+    blocks
+}
+
+/// Says how much to think, in the way that this model takes.
+fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
+    let off = card.thinking.off.as_deref();
+    match (card.thinking.by, request.thinking) {
+        (By::Adaptive, Thinking::Off) => match off {
+            Some(DISABLED) => body["thinking"] = json!({ "type": DISABLED }),
+            Some(effort) => body["output_config"] = json!({ "effort": effort }),
+            None => {}
+        },
+        (By::Adaptive, level) => {
+            body["thinking"] = json!({ "type": "adaptive" });
+            body["output_config"] = json!({ "effort": level.as_str() });
+        }
+        (By::Budget, level) => {
+            // It must be less than all that may be written, and with a turn's thoughts lost a
+            // budget is refused while the turn's tools are still answering.
+            let budget = budget(level).min(most.saturating_sub(LEAST_BUDGET));
+            if budget >= LEAST_BUDGET && !is_answering_without_thoughts(request) {
+                body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
+            }
+        }
+        (By::No | By::Effort | By::Switch, _) => {}
+    }
+    // The clock is among what is told, and moves within a turn. Thoughts from before are then left
+    // out by the provider, where the request would else be refused.
+    if card.thinking.is_bound && !is_disabled(request, card) {
+        body["thinking"] = json!({
+            "type": "adaptive",
+            "block_binding": { "prefix_mismatch_behavior": "drop_block" },
+        });
+    }
+}
+
+/// Whether the model is told not to think at all. Thoughts from before are then none of its.
+fn is_disabled(request: &Request, card: &Card) -> bool {
+    let is_adaptive = card.thinking.by == By::Adaptive;
+    is_adaptive
+        && request.thinking == Thinking::Off
+        && card.thinking.off.as_deref() == Some(DISABLED)
+}
+
+const fn budget(level: Thinking) -> u32 {
+    match level {
+        Thinking::Off => 0,
+        Thinking::Low => 2_048,
+        Thinking::Medium => 8_192,
+        Thinking::High => 24_576,
+    }
+}
+
+/// Whether results are being answered whose calls came without thoughts that this model can read.
+fn is_answering_without_thoughts(request: &Request) -> bool {
+    let last = request.chat.messages.iter().rev().find_map(|message| match message {
+        ChatMessage::Assistant { calls, carry, .. } => Some((calls, carry)),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+    });
+    let is_answering = matches!(request.chat.messages.last(), Some(ChatMessage::Tool { .. }));
+    last.is_some_and(|(calls, carry)| {
+        let thoughts = carry::unpack(carry.as_ref(), API, &request.model);
+        is_answering && !calls.is_empty() && thoughts.is_none()
+    })
+}
+
+fn messages(request: &Request, card: &Card) -> Vec<Value> {
+    let mut all: Vec<(&str, Vec<Value>)> = Vec::new();
+    let mut ids = Ids::default();
+    for message in &request.chat.messages {
+        let (role, blocks) = match message {
+            ChatMessage::User { text, images } => ("user", said(text, images, card)),
+            ChatMessage::Tool { call, output, failed } => {
+                ("user", vec![result(ids.of(call), output, *failed)])
+            }
+            ChatMessage::Assistant { text, calls, carry } => {
+                ids.begin(calls);
+                let carry = carry.as_ref().filter(|_| !is_disabled(request, card));
+                let thoughts = carry::unpack(carry, API, &request.model);
+                ("assistant", spoken(text, calls, thoughts.unwrap_or_default(), &ids))
+            }
+        };
+        match all.last_mut() {
+            _ if blocks.is_empty() => {}
+            Some((last, before)) if *last == role => before.extend(blocks),
+            Some(_) | None => all.push((role, blocks)),
+        }
+    }
+    // A conversation must begin with its user.
+    if all.first().is_none_or(|(role, _)| *role == "assistant") {
+        all.insert(0, ("user", vec![text_block(BLANK)]));
+    }
+    all.into_iter().map(|(role, content)| json!({ "role": role, "content": content })).collect()
+}
+
+fn text_block(text: &str) -> Value {
+    json!({ "type": "text", "text": text })
+}
+
+fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    if card.images {
+        blocks.extend(images.iter().map(|image| {
+            let source = match &image.data {
+                ImageData::Base64(data) => {
+                    json!({ "type": "base64", "media_type": image.media_type, "data": data })
+                }
+                ImageData::Url(url) => json!({ "type": "url", "url": url }),
+            };
+            json!({ "type": "image", "source": source })
+        }));
+    } else if !images.is_empty() {
+        blocks.push(text_block(&unseen(images.len())));
+    }
+    // An empty text is refused.
+    if !text.trim().is_empty() {
+        blocks.push(text_block(text));
+    } else if blocks.is_empty() {
+        blocks.push(text_block(BLANK));
+    }
+    blocks
+}
+
+fn result(id: &str, output: &str, is_failed: bool) -> Value {
+    let mut block = json!({ "type": "tool_result", "tool_use_id": id, "content": output });
+    if is_failed {
+        block["is_error"] = true.into();
+    }
+    block
+}
+
+/// A reply's blocks. What was carried says where its thoughts stood between its texts (by their
+/// lengths) and its calls (by their ids); without it texts come first, then calls.
+fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids) -> Vec<Value> {
+    let mut blocks = Vec::new();
+    let mut rest = text;
+    let mut left: Vec<&ToolCall> = calls.iter().collect();
+    for item in carried {
+        if let Some(length) = item["text"].as_u64() {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            push_text(&mut blocks, one);
+            rest = other;
+        } else if let Some(id) = item["call"].as_str() {
+            if let Some(at) = left.iter().position(|call| call.id == id) {
+                blocks.push(call(left.remove(at), ids));
+            }
+        } else {
+            blocks.push(item.clone());
+        }
+    }
+    push_text(&mut blocks, rest);
+    blocks.extend(left.into_iter().map(|left| call(left, ids)));
+    blocks
+}
+
+fn push_text(blocks: &mut Vec<Value>, text: &str) {
+    if !text.trim().is_empty() {
+        blocks.push(text_block(text));
+    }
+}
+
+fn call(call: &ToolCall, ids: &Ids) -> Value {
+    json!({
+        "type": "tool_use",
+        "id": ids.of(&call.id),
+        "name": name(&call.tool),
+        "input": object(&call.input),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! The catalogue that is shipped, and what a tenant makes of it.
+
+use super::*;
+
+fn id(text: &str) -> ModelId {
+    text.parse().unwrap()
+}
+
+fn card(text: &str) -> &'static Card {
+    Catalogue::built_in().card(&id(text))
+}
+
+#[test]
+fn the_file_can_be_read_and_says_of_when_it_is() {
+    let file: File = serde_json::from_str(BUILT_IN).unwrap();
+
+    assert_eq!(file.as_of.len(), "2026-11-22".len());
+    assert_eq!(Catalogue::built_in().models().count(), file.models.len());
+    for (alias, model) in &file.aliases {
+        assert!(file.models.contains_key(model), "{alias} -> {model}");
+    }
+    for (model, card) in &file.models {
+        assert!(u64::from(card.max_output) <= card.context, "{model}");
+        if let Some(prices) = card.prices {
+            assert!(prices.cached.unwrap_or_default() <= prices.input, "{model}");
+            assert!(prices.input <= prices.output, "{model}");
+        }
+    }
+}
+
+#[test]
+fn a_model_is_found_under_each_of_its_names() {
+    let sonnet = card("anthropic:claude-sonnet-4-5");
+    assert!(sonnet.images && sonnet.context >= 200_000);
+
+    for other in [
+        "anthropic:claude-sonnet-4-5-20250929",
+        "claude:claude-sonnet-4-5",
+        "my-own-account:claude-sonnet-4-5",
+        "my-own-account:claude-sonnet-4-5-20250929",
+    ] {
+        assert_eq!(card(other), sonnet, "{other}");
+    }
+    assert_eq!(card("openai:gpt-5-2025-08-07"), card("openai:gpt-5"));
+}
+
+#[test]
+fn a_model_that_nobody_knows_is_believed_to_be_small() {
+    let unknown = card("ollama:nobodys-model:4b");
+
+    assert_eq!(unknown, &Card::default());
+    assert_eq!((unknown.context, unknown.max_output), (32_768, 4_096));
+    assert_eq!((unknown.images, unknown.thinking.by, unknown.prices), (false, By::No, None));
+}
+
+#[test]
+fn names_are_resolved_as_people_write_them() {
+    let resolve = |text| Catalogue::built_in().resolve(text).map(|model| model.to_string());
+
+    for (text, model) in [
+        ("google-gla:gemini-2.0-flash", "gemini:gemini-2.0-flash"),
+        ("google:gemini-2.5-pro", "gemini:gemini-2.5-pro"),
+        ("Anthropic:claude-sonnet-4-20250514", "anthropic:claude-sonnet-4-20250514"),
+        ("gpt-4o", "openai:gpt-4o"),
+        ("claude-haiku-4-5", "anthropic:claude-haiku-4-5"),
+        ("something-new", "openai:something-new"),
+        ("acme:its-model", "acme:its-model"),
+        ("ollama:qwen3:4b", "ollama:qwen3:4b"),
+    ] {
+        assert_eq!(resolve(text).unwrap(), model, "{text}");
+    }
+    for alias in ["sonnet", "opus", "haiku", "gpt", "gemini", "Sonnet"] {
+        let model = resolve(alias).unwrap();
+        assert_ne!(card(&model), &Card::default(), "{alias}");
+    }
+    assert!(resolve("").is_err() && resolve("no:").is_err() && resolve("a b").is_err());
+}
+
+#[test]
+fn a_tenant_knows_better_and_besides() {
+    let supplement: Supplement = serde_json::from_str(
+        r#"{
+            "models": {
+                "openai:gpt-4o": { "context": 1000, "max_output": 10, "prices": { "input": 1, "output": 2 } },
+                "ollama:mine": { "context": 8192, "images": true, "thinking": { "by": "switch" } }
+            },
+            "aliases": { "gpt": "ollama:mine" }
+        }"#,
+    )
+    .unwrap();
+
+    let catalogue = Catalogue::built_in().with(supplement);
+
+    assert_eq!(catalogue.card(&id("openai:gpt-4o")).context, 1_000);
+    let mine = catalogue.card(&id("ollama:mine"));
+    assert_eq!((mine.max_output, mine.thinking.by), (4_096, By::Switch));
+    assert_eq!(catalogue.resolve("gpt").unwrap(), id("ollama:mine"));
+    assert_eq!(catalogue.resolve("opus"), Catalogue::built_in().resolve("opus"));
+    assert_eq!(card("openai:gpt-4o").context, 128_000);
+    assert!(serde_json::from_str::<Supplement>(r#"{ "model": {} }"#).is_err());
+}
+
+#[test]
+fn a_request_costs_what_it_read_and_wrote() {
+    let plain = Prices { input: 2_500, cached: Some(1_250), output: 10_000, long: None };
+    let usage = Usage { input: 1_000, cached: 400, output: 100 };
+    assert_eq!(plain.cost(&usage), 600 * 2_500 + 400 * 1_250 + 100 * 10_000);
+
+    let no_discount = Prices { cached: None, ..plain };
+    assert_eq!(no_discount.cost(&usage), 1_000 * 2_500 + 100 * 10_000);
+
+    let long = Some(Long { over: 999, input: 5_000, cached: Some(10), output: 15_000 });
+    let tiered = Prices { long, ..plain };
+    assert_eq!(tiered.cost(&usage), 600 * 5_000 + 400 * 10 + 100 * 15_000);
+    assert_eq!(tiered.cost(&Usage { input: 999, ..usage }), 599 * 2_500 + 400 * 1_250 + 1_000_000);
+    let all = Usage { input: u64::MAX, cached: 0, output: u64::MAX };
+    assert_eq!(plain.cost(&all), u64::MAX);
+}
+
+#[test]
+fn only_a_date_is_left_aside() {
+    for (id, without) in [
+        ("claude-sonnet-4-20250514", "claude-sonnet-4"),
+        ("gpt-5-2025-08-07", "gpt-5"),
+        ("gpt-5", "gpt-5"),
+        ("model-12345678", "model"),
+        ("model-1234567x", "model-1234567x"),
+        ("20250514", "20250514"),
+        ("qwen3:4b", "qwen3"),
+        ("größe-20250514", "größe"),
+        ("ß-2025-08-0x", "ß-2025-08-0x"),
+    ] {
+        assert_eq!(undated(id), without);
+    }
+}

@@ -1,0 +1,109 @@
+//! A key, and whether it can be used at all.
+
+use std::fmt;
+
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// What is presented to a provider.
+#[derive(Debug, Clone)]
+pub enum Credential {
+    /// A key that lasts.
+    ApiKey {
+        /// The key.
+        key: SecretString,
+    },
+    /// A token that may end.
+    Token {
+        /// The token.
+        token: SecretString,
+        /// When it ends, in milliseconds since 1970; `None` is never.
+        expires: Option<i64>,
+    },
+    /// What a person agreed to.
+    OAuth {
+        /// What is presented.
+        access: SecretString,
+        /// What is exchanged for another.
+        refresh: Option<SecretString>,
+    },
+}
+
+/// A credential, and for which provider it is.
+#[derive(Clone)]
+pub struct Profile {
+    /// Its name; unique.
+    pub id: String,
+    /// For which provider: the whole name. (Half a name, as `open` of `openai`, matches nothing.)
+    pub provider: String,
+    /// What is presented.
+    pub credential: Credential,
+}
+
+impl Profile {
+    /// Whether it can be used at a moment.
+    #[must_use]
+    pub fn is_valid(&self, now: i64) -> bool {
+        let is_there = |secret: &SecretString| !secret.expose_secret().trim().is_empty();
+        match &self.credential {
+            Credential::ApiKey { key } => is_there(key),
+            Credential::Token { token, expires } => {
+                is_there(token) && expires.is_none_or(|expires| now < expires)
+            }
+            Credential::OAuth { access, .. } => is_there(access),
+        }
+    }
+
+    /// Whether it is for a provider: letter case apart, and whatever follows a colon.
+    #[must_use]
+    pub fn is_for(&self, provider: &str) -> bool {
+        normal(&self.provider) == normal(provider)
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Profile").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn normal(provider: &str) -> String {
+    provider.split(':').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(credential: Credential) -> Profile {
+        Profile { id: "a".into(), provider: "OpenAI".into(), credential }
+    }
+
+    #[test]
+    fn what_is_not_there_or_has_ended_cannot_be_used() {
+        let key = |key: &str| Credential::ApiKey { key: key.into() };
+        let token = |token: &str, expires| Credential::Token { token: token.into(), expires };
+        let oauth =
+            |access: &str| Credential::OAuth { access: access.into(), refresh: Some("r".into()) };
+        for (credential, is_valid) in [
+            (key("k"), true),
+            (key(" "), false),
+            (token("t", None), true),
+            (token("t", Some(1_001)), true),
+            (token("t", Some(1_000)), false),
+            (token("", None), false),
+            (oauth("a"), true),
+            (oauth(""), false),
+        ] {
+            assert_eq!(profile(credential.clone()).is_valid(1_000), is_valid, "{credential:?}");
+        }
+    }
+
+    #[test]
+    fn it_is_for_one_provider_by_its_whole_name_and_shows_no_secret() {
+        let profile = profile(Credential::ApiKey { key: "sk-secret".into() });
+
+        assert!(profile.is_for("openai") && profile.is_for("openai:work"));
+        assert!(!profile.is_for("open") && !profile.is_for("openai2"));
+        assert!(!format!("{profile:?} {:?}", profile.credential).contains("secret"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What is remembered of a key, and what follows from a failure.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Reason;
+
+const HOUR: u64 = 60 * 60;
+
+/// Failures this far apart have nothing to do with each other, in milliseconds.
+const WINDOW: i64 = 24 * 60 * 60 * 1_000;
+
+/// What is remembered of a key.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Stats {
+    /// When it last worked.
+    pub last_used: Option<i64>,
+    /// When it last failed.
+    pub last_failure: Option<i64>,
+    /// How often it failed since it last worked.
+    pub error_count: u32,
+    /// Until when it is left alone.
+    pub cooldown_until: Option<i64>,
+    /// Until when it is out of use.
+    pub disabled_until: Option<i64>,
+    /// Why it is out of use.
+    pub disabled_reason: Option<Reason>,
+    /// How often it failed, by reason.
+    pub failure_counts: BTreeMap<Reason, u32>,
+}
+
+/// For how long a key is left alone that failed so often in a row: 1 min, 5, 25, then an hour.
+#[must_use]
+pub fn cooldown(errors: u32) -> Duration {
+    let times = 5_u64.checked_pow(errors.saturating_sub(1)).unwrap_or(u64::MAX);
+    Duration::from_secs(60_u64.saturating_mul(times).min(HOUR))
+}
+
+/// For how long a key is out of use whose account was out of money so often: 5 h, 10, 20, then a
+/// day.
+#[must_use]
+pub fn billing_pause(failures: u32) -> Duration {
+    let times = 2_u64.checked_pow(failures.saturating_sub(1)).unwrap_or(u64::MAX);
+    Duration::from_secs((5 * HOUR).saturating_mul(times).min(24 * HOUR))
+}
+
+impl Stats {
+    /// It failed. `last_used` stays: it was of no use.
+    #[must_use]
+    pub fn after_failure(mut self, reason: Reason, now: i64) -> Self {
+        if self.last_failure.is_some_and(|last| now.saturating_sub(last) > WINDOW) {
+            self.error_count = 0;
+            self.failure_counts.clear();
+        }
+        self.last_failure = Some(now);
+        self.error_count = self.error_count.saturating_add(1);
+        let count = self.failure_counts.entry(reason).or_default();
+        *count = count.saturating_add(1);
+        if reason == Reason::Billing {
+            self.disabled_until = Some(later(now, billing_pause(*count)));
+            self.disabled_reason = Some(reason);
+        } else {
+            self.cooldown_until = Some(later(now, cooldown(self.error_count)));
+        }
+        self
+    }
+
+    /// It worked: what went wrong before is forgotten.
+    #[must_use]
+    pub fn after_success(self, now: i64) -> Self {
+        let last_failure = self.last_failure;
+        Self { last_used: Some(now), last_failure, ..Self::default() }
+    }
+
+    /// Until when it cannot be used; `None` if it can.
+    #[must_use]
+    pub fn unusable_until(&self, now: i64) -> Option<i64> {
+        self.cooldown_until.max(self.disabled_until).filter(|until| now < *until)
+    }
+}
+
+fn later(now: i64, by: Duration) -> i64 {
+    now.saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_failure_in_a_row_costs_five_times_as_long_up_to_an_hour() {
+        let seconds: Vec<u64> = (0..=7).map(|errors| cooldown(errors).as_secs()).collect();
+        assert_eq!(seconds, [60, 60, 300, 1_500, 3_600, 3_600, 3_600, 3_600]);
+        assert_eq!(cooldown(u32::MAX).as_secs(), 3_600);
+    }
+
+    #[test]
+    fn an_account_without_money_is_left_alone_for_hours_up_to_a_day() {
+        let hours: Vec<u64> = (0..=5).map(|n| billing_pause(n).as_secs() / HOUR).collect();
+        assert_eq!(hours, [5, 5, 10, 20, 24, 24]);
+        assert_eq!(billing_pause(u32::MAX).as_secs() / HOUR, 24);
+    }
+
+    #[test]
+    fn a_failure_is_counted_and_a_success_forgets_it() {
+        let once = Stats { last_used: Some(5), ..Stats::default() }
+            .after_failure(Reason::RateLimit, 1_000);
+        assert_eq!((once.error_count, once.cooldown_until), (1, Some(61_000)));
+        assert_eq!(once.last_used, Some(5));
+        assert_eq!(once.unusable_until(60_999), Some(61_000));
+        assert_eq!(once.unusable_until(61_000), None);
+
+        let twice = once.after_failure(Reason::Auth, 2_000);
+        assert_eq!((twice.error_count, twice.cooldown_until), (2, Some(302_000)));
+        assert_eq!(twice.failure_counts, [(Reason::Auth, 1), (Reason::RateLimit, 1)].into());
+
+        let well = twice.after_success(3_000);
+        assert_eq!(
+            (well.last_used, well.error_count, well.unusable_until(3_000)),
+            (Some(3_000), 0, None)
+        );
+        assert!(well.failure_counts.is_empty());
+    }
+
+    #[test]
+    fn being_out_of_money_puts_it_out_of_use_and_does_not_shorten_that() {
+        let broke = Stats::default().after_failure(Reason::Billing, 0);
+        assert_eq!((broke.disabled_until, broke.cooldown_until), (Some(18_000_000), None));
+        assert_eq!(broke.disabled_reason, Some(Reason::Billing));
+
+        let both = broke.after_failure(Reason::Timeout, 1_000);
+        assert_eq!(both.unusable_until(1_000), Some(18_000_000));
+    }
+
+    #[test]
+    fn what_failed_a_day_ago_does_not_count() {
+        let old = Stats::default().after_failure(Reason::Auth, 0);
+
+        assert_eq!(old.clone().after_failure(Reason::Auth, WINDOW).error_count, 2);
+        assert_eq!(old.after_failure(Reason::Auth, WINDOW + 1).error_count, 1);
+    }
+}

@@ -1,0 +1,116 @@
+//! Google's generateContent, streamed.
+//!
+//! The wire as documented at <https://ai.google.dev/api/generate-content> and
+//! <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+
+mod decode;
+mod encode;
+mod refusal;
+
+use reqwest::{
+    Client, Url,
+    header::{HeaderMap, HeaderName},
+};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use self::decode::Decoder;
+use crate::{
+    Error, Model, OnDelta, Replying, Request,
+    http::{self, Frames, Protocol, Server},
+};
+
+/// Where Google is; the version of the language is in it.
+const GOOGLE: &str = "https://generativelanguage.googleapis.com/v1beta";
+
+/// The name under which it carries things.
+const API: &str = "gemini";
+
+/// A server that speaks generateContent.
+#[derive(Debug, Clone)]
+pub struct Gemini(Server<GenerateContent>);
+
+impl Gemini {
+    /// A server by its base URL (Google's own if none is given) and key.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is not one of a server, or the key cannot be sent.
+    pub fn new(
+        client: Client,
+        base_url: Option<&str>,
+        key: Option<&SecretString>,
+    ) -> Result<Self, Error> {
+        let base = http::base(base_url, GOOGLE)?;
+        let key = http::key(HeaderName::from_static("x-goog-api-key"), "", key)?;
+        Ok(Self(Server::new(client, key, GenerateContent { base })))
+    }
+}
+
+impl Model for Gemini {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> Replying<'a> {
+        self.0.reply(request, on_delta, cancelled)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct GenerateContent {
+    base: Url,
+}
+
+impl Protocol for GenerateContent {
+    type Decoder = Decoder;
+
+    const FRAMES: Frames = Frames::Events;
+
+    fn url(&self, request: &Request) -> Url {
+        let id = request.model.id();
+        let id = id.strip_prefix("models/").unwrap_or(id);
+        let verb = format!("{id}:streamGenerateContent");
+        let mut url = http::below(&self.base, &["models", &verb]);
+        url.set_query(Some("alt=sse"));
+        url
+    }
+
+    fn encode(&self, request: &Request) -> Value {
+        encode::encode(request)
+    }
+
+    fn decoder(&self, request: &Request) -> Decoder {
+        Decoder::new(request)
+    }
+
+    fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8], request: &Request) -> Error {
+        refusal::of_answer(status, headers, body, &request.model)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scripted::tests::request;
+
+    #[test]
+    fn a_models_name_leads_nowhere_else() {
+        let url = |id: &str| {
+            let model = format!("gemini:{id}").parse().unwrap();
+            let base = http::base(Some("https://example.com/v1beta/"), GOOGLE).unwrap();
+            GenerateContent { base }.url(&Request { model, ..request() }).to_string()
+        };
+
+        let plain =
+            "https://example.com/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse";
+        assert_eq!(url("gemini-2.5-pro"), plain);
+        assert_eq!(url("models/gemini-2.5-pro"), plain);
+        assert_eq!(
+            url("../../x?y#z"),
+            "https://example.com/v1beta/models/..%2F..%2Fx%3Fy%23z:streamGenerateContent?alt=sse"
+        );
+    }
+}

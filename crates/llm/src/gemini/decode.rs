@@ -1,0 +1,169 @@
+//! From the pieces of a stream to a reply.
+//!
+//! | piece | what it means |
+//! |---|---|
+//! | a part with `text` | text; with `thought` beside it, nothing |
+//! | a part with `functionCall` | a call, whole |
+//! | `thoughtSignature` beside either | carried |
+//! | `finishReason` | the end, and why |
+//! | `promptFeedback.blockReason` | the filter kept the answer back |
+//! | `error` | it broke off, and why |
+
+use holdfast_types::{ModelId, Reply, Stop, Usage};
+use serde_json::{Value, json};
+
+use super::{API, refusal};
+use crate::{
+    Delta, Error, Request, carry,
+    gather::{Gather, MOST_CARRY, count, parse},
+    http::Decode,
+};
+
+/// Gathers a reply from its pieces.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    model: ModelId,
+    gather: Gather,
+    /// What is carried, in order; text without a signature grows.
+    items: Vec<Value>,
+    signatures: usize,
+    /// Whether the call that was begun could not be read by the provider itself.
+    is_garbled: bool,
+}
+
+impl Decoder {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            model: request.model.clone(),
+            gather: Gather::new(request),
+            items: Vec::new(),
+            signatures: 0,
+            is_garbled: false,
+        }
+    }
+
+    fn take(&mut self, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        if let Some(error) = piece.get("error").filter(|error| !error.is_null()) {
+            return Err(refusal::mid_stream(error, &self.model));
+        }
+        let usage = &piece["usageMetadata"];
+        if usage.is_object() {
+            self.gather.usage = Usage {
+                input: count(usage, "/promptTokenCount") + count(usage, "/toolUsePromptTokenCount"),
+                cached: count(usage, "/cachedContentTokenCount"),
+                output: count(usage, "/candidatesTokenCount") + count(usage, "/thoughtsTokenCount"),
+            };
+        }
+        let candidate = &piece["candidates"][0];
+        for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
+            self.part(part, deltas)?;
+        }
+        if let Some(reason) = candidate["finishReason"].as_str() {
+            self.stop(reason);
+        } else if piece["promptFeedback"]["blockReason"].is_string() {
+            self.gather.stop = Some(Stop::Filtered);
+            self.gather.done = true;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let signature = &part["thoughtSignature"];
+        self.signatures += signature.as_str().map_or(0, str::len);
+        let function = &part["functionCall"];
+        if function.is_object() {
+            let given = function["id"].as_str().unwrap_or_default();
+            let at = self.gather.begin_call(given)?;
+            self.gather.name_call(at, function["name"].as_str().unwrap_or_default(), deltas);
+            self.gather.input(at, &function["args"])?;
+            let id = self.gather.call_id(at);
+            let mut item = json!({ "call": id, "is_given": id == given });
+            if signature.is_string() {
+                item["signature"] = signature.clone();
+            }
+            self.items.push(item);
+        } else if let Some(text) = part["text"].as_str().filter(|_| part["thought"] != true) {
+            let before = self.gather.text_len();
+            self.gather.text(text, deltas)?;
+            self.said(self.gather.text_len() - before, signature);
+        }
+        Ok(())
+    }
+
+    /// Notes how much was said, and the signature of what was said up to here.
+    fn said(&mut self, length: usize, signature: &Value) {
+        let open = self
+            .items
+            .last_mut()
+            .filter(|item| item["text"].is_u64() && item["signature"].is_null());
+        match open {
+            Some(open) => {
+                let length = open["text"].as_u64().unwrap_or_default()
+                    + u64::try_from(length).unwrap_or_default();
+                open["text"] = length.into();
+            }
+            None if length == 0 && !signature.is_string() => return,
+            None => self.items.push(json!({ "text": length })),
+        }
+        if let (Some(last), true) = (self.items.last_mut(), signature.is_string()) {
+            last["signature"] = signature.clone();
+        }
+    }
+
+    fn stop(&mut self, reason: &str) {
+        self.gather.done = true;
+        self.gather.stop = Some(match reason {
+            "MAX_TOKENS" => Stop::MaxTokens,
+            "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+            | "IMAGE_SAFETY" => Stop::Filtered,
+            _ => Stop::End,
+        });
+        self.is_garbled = matches!(
+            reason,
+            "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL"
+        );
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
+        let mut deltas = Vec::new();
+        if !data.trim_ascii().is_empty() {
+            self.take(&parse(data)?, &mut deltas)?;
+        }
+        Ok(deltas)
+    }
+
+    /// An answer that comes whole is a piece, or a list of them.
+    fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
+        let mut deltas = Vec::new();
+        match parse(body)? {
+            Value::Array(pieces) => {
+                for piece in &pieces {
+                    self.take(piece, &mut deltas)?;
+                }
+            }
+            piece => self.take(&piece, &mut deltas)?,
+        }
+        Ok(deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.gather.done
+    }
+
+    fn finish(mut self) -> Result<Reply, Error> {
+        if self.is_garbled {
+            return Err(Error::Malformed("its call of a tool"));
+        }
+        let is_worth_it =
+            self.items.iter().any(|item| item["signature"].is_string() || item["is_given"] == true);
+        if is_worth_it && self.signatures <= MOST_CARRY {
+            self.gather.carry(carry::pack(API, &self.model.to_string(), self.items));
+        }
+        self.gather.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

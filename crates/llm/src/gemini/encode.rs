@@ -1,0 +1,210 @@
+//! From a request to the body that is sent.
+//!
+//! | ours | theirs |
+//! |---|---|
+//! | a call | a `functionCall`, with the signature that came with it, or the word that says that there was none |
+//! | results of one reply | one content, right after it; what was said meanwhile in the next |
+//!
+//! What seldom changes comes first: what is cached is the provider's affair.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_types::{ChatMessage, Image, ImageData, Thinking, ToolCall};
+use serde_json::{Value, json};
+
+use super::API;
+use crate::{
+    Request, carry,
+    catalogue::{By, Card},
+    words::{BLANK, name, object, told, unseen},
+};
+
+/// Stands for a signature where a call was made by another model.
+const UNSIGNED: &str = "skip_thought_signature_validator";
+
+/// Builds the body of a request.
+pub(super) fn encode(request: &Request) -> Value {
+    let (chat, card) = (&request.chat, request.card());
+    let mut body = json!({ "contents": contents(request, card) });
+    let told = told(&chat.stable, &chat.dynamic);
+    if !told.is_empty() {
+        body["systemInstruction"] = json!({ "parts": [{ "text": told }] });
+    }
+    if !chat.tools.is_empty() {
+        let tool = |tool: &holdfast_types::ToolSpec| {
+            json!({
+                "name": tool.name,
+                "description": tool.description,
+                "parametersJsonSchema": tool.input,
+            })
+        };
+        let tools: Value = chat.tools.iter().map(tool).collect();
+        body["tools"] = json!([{ "functionDeclarations": tools }]);
+    }
+    if let Some(most) = request.max_output {
+        body["generationConfig"]["maxOutputTokens"] = most.into();
+    }
+    if let Some(thinking) = thinking(request.thinking, card) {
+        body["generationConfig"]["thinkingConfig"] = thinking;
+    }
+    body
+}
+
+/// How much to think, in the way that this model takes.
+fn thinking(level: Thinking, card: &Card) -> Option<Value> {
+    let off = card.thinking.off.as_deref();
+    match (card.thinking.by, level) {
+        (By::Effort, Thinking::Off) => off.map(|word| json!({ "thinkingLevel": word })),
+        (By::Effort, level) => Some(json!({ "thinkingLevel": level.as_str() })),
+        (By::Budget, Thinking::Off) => {
+            let least: u32 = off?.parse().ok()?;
+            Some(json!({ "thinkingBudget": least }))
+        }
+        (By::Budget, Thinking::Low) => Some(json!({ "thinkingBudget": 1_024 })),
+        (By::Budget, Thinking::Medium) => Some(json!({ "thinkingBudget": 8_192 })),
+        (By::Budget, Thinking::High) => Some(json!({ "thinkingBudget": 24_576 })),
+        (By::No | By::Adaptive | By::Switch, _) => None,
+    }
+}
+
+/// The newest reply's calls: what they are of, and which ids the provider gave.
+#[derive(Default)]
+struct Asked<'c> {
+    tools: BTreeMap<&'c str, &'c str>,
+    given: BTreeSet<&'c str>,
+}
+
+fn contents(request: &Request, card: &Card) -> Vec<Value> {
+    let mut contents: Vec<Value> = Vec::new();
+    let mut asked = Asked::default();
+    let mut results: Vec<Value> = Vec::new();
+    for message in &request.chat.messages {
+        if let ChatMessage::Tool { call, output, failed } = message {
+            results.push(result(call, output, *failed, &asked));
+            continue;
+        }
+        flush(&mut results, &mut contents);
+        match message {
+            ChatMessage::User { text, images } => {
+                contents.push(json!({ "role": "user", "parts": said(text, images, card) }));
+            }
+            ChatMessage::Assistant { text, calls, carry } => {
+                let carried = carry::unpack(carry.as_ref(), API, &request.model);
+                let carried = carried.unwrap_or_default();
+                asked = Asked {
+                    tools: calls
+                        .iter()
+                        .map(|call| (call.id.as_str(), call.tool.as_str()))
+                        .collect(),
+                    given: carried
+                        .iter()
+                        .filter(|item| item["is_given"] == true)
+                        .filter_map(|item| item["call"].as_str())
+                        .collect(),
+                };
+                let parts = spoken(text, calls, carried, card, &asked);
+                if !parts.is_empty() {
+                    contents.push(json!({ "role": "model", "parts": parts }));
+                }
+            }
+            ChatMessage::Tool { .. } => {}
+        }
+    }
+    flush(&mut results, &mut contents);
+    if contents.first().is_none_or(|first| first["role"] == "model") {
+        contents.insert(0, json!({ "role": "user", "parts": [{ "text": BLANK }] }));
+    }
+    contents
+}
+
+fn flush(results: &mut Vec<Value>, contents: &mut Vec<Value>) {
+    if !results.is_empty() {
+        contents.push(json!({ "role": "user", "parts": std::mem::take(results) }));
+    }
+}
+
+fn said(text: &str, images: &[Image], card: &Card) -> Vec<Value> {
+    let mut parts = Vec::new();
+    if card.images {
+        parts.extend(images.iter().map(|image| match &image.data {
+            ImageData::Base64(data) => {
+                json!({ "inlineData": { "mimeType": image.media_type, "data": data } })
+            }
+            ImageData::Url(url) => {
+                json!({ "fileData": { "mimeType": image.media_type, "fileUri": url } })
+            }
+        }));
+    } else if !images.is_empty() {
+        parts.push(json!({ "text": unseen(images.len()) }));
+    }
+    if !text.is_empty() {
+        parts.push(json!({ "text": text }));
+    } else if parts.is_empty() {
+        parts.push(json!({ "text": BLANK }));
+    }
+    parts
+}
+
+fn result(call: &str, output: &str, is_failed: bool, asked: &Asked<'_>) -> Value {
+    let key = if is_failed { "error" } else { "output" };
+    let tool = asked.tools.get(call).copied().unwrap_or_default();
+    let mut response = json!({ "name": name(tool), "response": { key: output } });
+    if asked.given.contains(call) {
+        response["id"] = call.into();
+    }
+    json!({ "functionResponse": response })
+}
+
+/// A reply's parts. What was carried says where its texts ended (by their lengths) and its calls
+/// stood (by their ids), each with its signature.
+fn spoken(
+    text: &str,
+    calls: &[ToolCall],
+    carried: &[Value],
+    card: &Card,
+    asked: &Asked<'_>,
+) -> Vec<Value> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    let mut left: Vec<&ToolCall> = calls.iter().collect();
+    for item in carried {
+        if let Some(length) = item["text"].as_u64() {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            parts.push(signed(json!({ "text": one }), &item["signature"]));
+            rest = other;
+        } else if let Some(at) = left.iter().position(|call| item["call"] == call.id.as_str()) {
+            parts.push(signed(call(left.remove(at), asked), &item["signature"]));
+        }
+    }
+    if !rest.is_empty() {
+        parts.push(json!({ "text": rest }));
+    }
+    parts.extend(left.into_iter().map(|left| call(left, asked)));
+    // Newer models refuse a first call without a signature.
+    if card.thinking.by == By::Effort
+        && let Some(first) = parts.iter_mut().find(|part| part["functionCall"].is_object())
+        && first["thoughtSignature"].is_null()
+    {
+        first["thoughtSignature"] = UNSIGNED.into();
+    }
+    parts
+}
+
+fn signed(mut part: Value, signature: &Value) -> Value {
+    if signature.is_string() {
+        part["thoughtSignature"] = signature.clone();
+    }
+    part
+}
+
+fn call(call: &ToolCall, asked: &Asked<'_>) -> Value {
+    let mut function = json!({ "name": name(&call.tool), "args": object(&call.input) });
+    if asked.given.contains(call.id.as_str()) {
+        function["id"] = call.id.as_str().into();
+    }
+    json!({ "functionCall": function })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,290 @@
+//! Carries bytes between a codec and a server. One call here is one try: who wants retries wraps
+//! it in [`Retrying`](crate::Retrying).
+
+use std::{fmt, time::Duration};
+
+use futures::StreamExt as _;
+use holdfast_types::Reply;
+use reqwest::{
+    Client, Response, Url,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Delta, Error, Model, OnDelta, Replying, Request, lines::Lines, sse::Events};
+
+/// The most that is read of an answer that is no stream, in bytes.
+const MOST_WHOLE: usize = 8 * 1024 * 1024;
+
+/// The most that is read of a refusal, in bytes.
+const MOST_REFUSAL: usize = 64 * 1024;
+
+/// How long the end of a stream is waited for when all of the reply is there, so that the
+/// connection can be used again.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// A provider's language: pure, but for saying where and with which headers.
+pub(crate) trait Protocol: fmt::Debug + Send + Sync {
+    /// What reads an answer.
+    type Decoder: Decode + Send;
+
+    /// How a stream is cut into pieces.
+    const FRAMES: Frames;
+
+    /// Where a request goes, below the base URL that was configured.
+    fn url(&self, request: &Request) -> Url;
+
+    /// Headers of a request, besides the key's.
+    fn headers(&self, _request: &Request) -> HeaderMap {
+        HeaderMap::new()
+    }
+
+    /// The body of a request.
+    fn encode(&self, request: &Request) -> Value;
+
+    /// What reads the answer to a request.
+    fn decoder(&self, request: &Request) -> Self::Decoder;
+
+    /// What an answer with another status than success means.
+    fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8], request: &Request) -> Error;
+}
+
+/// What reads an answer.
+pub(crate) trait Decode {
+    /// Takes in the data of one event, or a line.
+    fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error>;
+
+    /// Takes in an answer that came whole, though a stream was asked for.
+    fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error>;
+
+    /// Whether the server has said that nothing more comes.
+    fn is_done(&self) -> bool;
+
+    /// The reply, now that nothing more comes.
+    fn finish(self) -> Result<Reply, Error>;
+}
+
+/// How a stream is cut into pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Frames {
+    /// Server-sent events.
+    Events,
+    /// JSON lines.
+    Lines,
+}
+
+/// Cuts a stream into pieces.
+#[derive(Debug)]
+pub(crate) enum Cutter {
+    Events(Events),
+    Lines(Lines),
+}
+
+impl Cutter {
+    pub(crate) fn new(frames: Frames) -> Self {
+        match frames {
+            Frames::Events => Self::Events(Events::default()),
+            Frames::Lines => Self::Lines(Lines::default()),
+        }
+    }
+
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        match self {
+            Self::Events(events) => events.push(chunk),
+            Self::Lines(lines) => lines.push(chunk),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        match self {
+            Self::Events(events) => events.pop(),
+            Self::Lines(lines) => lines.pop(),
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        match self {
+            Self::Events(events) => events.end(),
+            Self::Lines(lines) => lines.end(),
+        }
+    }
+}
+
+/// A server, and the language it speaks.
+#[derive(Debug, Clone)]
+pub(crate) struct Server<P> {
+    client: Client,
+    key: Option<(HeaderName, HeaderValue)>,
+    protocol: P,
+}
+
+impl<P: Protocol> Server<P> {
+    pub(crate) const fn new(
+        client: Client,
+        key: Option<(HeaderName, HeaderValue)>,
+        protocol: P,
+    ) -> Self {
+        Self { client, key, protocol }
+    }
+
+    async fn answer(&self, request: &Request, on_delta: OnDelta<'_>) -> Result<Reply, Error> {
+        let mut sent = self
+            .client
+            .post(self.protocol.url(request))
+            .headers(self.protocol.headers(request))
+            .json(&self.protocol.encode(request));
+        if let Some((name, key)) = &self.key {
+            sent = sent.header(name, key.clone());
+        }
+        let response = sent.send().await.map_err(unreachable)?;
+        let status = response.status().as_u16();
+        if !response.status().is_success() {
+            let headers = response.headers().clone();
+            let body = read(response, MOST_REFUSAL).await.unwrap_or_default();
+            return Err(self.protocol.refusal(status, &headers, &body, request));
+        }
+        let decoder = self.protocol.decoder(request);
+        if is_json(response.headers()) {
+            whole(response, decoder, on_delta).await
+        } else {
+            stream(response, Cutter::new(P::FRAMES), decoder, on_delta).await
+        }
+    }
+}
+
+impl<P: Protocol> Model for Server<P> {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> Replying<'a> {
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                () = cancelled.cancelled() => Err(Error::Cancelled),
+                answer = self.answer(request, on_delta) => answer,
+                () = tokio::time::sleep_until(request.deadline) => Err(Error::Timeout),
+            }
+        })
+    }
+}
+
+/// The base URL that was configured, or the provider's own.
+pub(crate) fn base(given: Option<&str>, own: &str) -> Result<Url, Error> {
+    let base = given.map(str::trim).filter(|url| !url.is_empty()).unwrap_or(own);
+    let url = Url::parse(base).map_err(|_| Error::Setup("the base url is not a url"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(Error::Setup("the base url must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(Error::Setup("the base url must not hold credentials: set the api key"));
+    }
+    Ok(url)
+}
+
+/// A URL with more segments at its end. They are percent-encoded: a model's name leads nowhere
+/// else.
+pub(crate) fn below(base: &Url, segments: &[&str]) -> Url {
+    let mut url = base.clone();
+    // A URL with a host can always be a base.
+    if let Ok(mut path) = url.path_segments_mut() {
+        path.pop_if_empty().extend(segments);
+    }
+    url
+}
+
+/// Whether a URL's path ends with this segment.
+pub(crate) fn ends_with(url: &Url, segment: &str) -> bool {
+    url.path().trim_end_matches('/').rsplit('/').next() == Some(segment)
+}
+
+/// The header that carries a key; `None` if there is none, or it is empty.
+pub(crate) fn key(
+    name: HeaderName,
+    prefix: &str,
+    key: Option<&SecretString>,
+) -> Result<Option<(HeaderName, HeaderValue)>, Error> {
+    let Some(key) = key.map(|key| key.expose_secret().trim()).filter(|key| !key.is_empty()) else {
+        return Ok(None);
+    };
+    let mut value = HeaderValue::try_from(format!("{prefix}{key}"))
+        .map_err(|_| Error::Setup("the api key has characters that no key has"))?;
+    value.set_sensitive(true);
+    Ok(Some((name, value)))
+}
+
+/// Reads an answer that comes piece by piece.
+async fn stream<D: Decode>(
+    response: Response,
+    mut cutter: Cutter,
+    mut decoder: D,
+    on_delta: OnDelta<'_>,
+) -> Result<Reply, Error> {
+    let mut chunks = response.bytes_stream();
+    let mut broken = false;
+    while let Some(chunk) = chunks.next().await {
+        let Ok(chunk) = chunk else {
+            broken = true;
+            break;
+        };
+        cutter.push(&chunk)?;
+        while let Some(data) = cutter.pop() {
+            decoder.push(&data)?.into_iter().for_each(&mut *on_delta);
+        }
+        if decoder.is_done() {
+            let _ = tokio::time::timeout(LINGER, chunks.next()).await;
+            return decoder.finish();
+        }
+    }
+    if !broken {
+        cutter.end();
+        // A last event that is not whole is no event; the decoder knows what is missing.
+        while let Some(Ok(deltas)) = cutter.pop().map(|data| decoder.push(&data)) {
+            deltas.into_iter().for_each(&mut *on_delta);
+        }
+    }
+    decoder.finish()
+}
+
+/// Reads an answer that comes whole, though a stream was asked for.
+async fn whole<D: Decode>(
+    response: Response,
+    mut decoder: D,
+    on_delta: OnDelta<'_>,
+) -> Result<Reply, Error> {
+    let body = read(response, MOST_WHOLE).await?;
+    decoder.whole(&body)?.into_iter().for_each(on_delta);
+    decoder.finish()
+}
+
+async fn read(response: Response, most: usize) -> Result<Vec<u8>, Error> {
+    let mut body = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        body.extend_from_slice(&chunk.map_err(|_| Error::Interrupted)?);
+        if body.len() > most {
+            return Err(Error::TooLong { what: "body", limit: most });
+        }
+    }
+    Ok(body)
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    kind.is_some_and(|kind| kind.trim().to_ascii_lowercase().starts_with("application/json"))
+}
+
+/// What a request that had no answer means.
+fn unreachable(error: reqwest::Error) -> Error {
+    if error.is_builder() {
+        return Error::Setup("the request cannot be built from them");
+    }
+    // A URL may say more than a log should.
+    Error::Unavailable { status: None, source: Some(error.without_url().into()) }
+}
+
+#[cfg(test)]
+mod tests;

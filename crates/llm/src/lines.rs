@@ -1,0 +1,83 @@
+//! JSON lines: a stream of bytes in, each line out.
+//!
+//! What is waiting for its end is bounded, and looked at once.
+
+use std::collections::VecDeque;
+
+use crate::Error;
+
+/// The most that one line may be, in bytes.
+const MOST: usize = 4 * 1024 * 1024;
+
+/// Cuts a stream of bytes into lines.
+#[derive(Debug, Default)]
+pub(crate) struct Lines {
+    line: Vec<u8>,
+    ready: VecDeque<Vec<u8>>,
+}
+
+impl Lines {
+    /// Takes in what came.
+    ///
+    /// # Errors
+    ///
+    /// If a line is longer than any provider's.
+    pub(crate) fn push(&mut self, chunk: &[u8]) -> Result<(), Error> {
+        let mut rest = chunk;
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(&rest[..end]);
+            rest = &rest[end + 1..];
+            self.end();
+        }
+        self.line.extend_from_slice(rest);
+        if self.line.len() > MOST {
+            return Err(Error::TooLong { what: "lines", limit: MOST });
+        }
+        Ok(())
+    }
+
+    /// The next line, if it is whole.
+    pub(crate) fn pop(&mut self) -> Option<Vec<u8>> {
+        self.ready.pop_front()
+    }
+
+    /// The stream is over: what has no line's end counts all the same.
+    pub(crate) fn end(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if !line.trim_ascii().is_empty() {
+            self.ready.push_back(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_at_any_byte_changes_nothing() {
+        let stream = "{\"a\":\"ä\"}\r\n\n{\"b\":2}";
+        let read = |chunks: [&[u8]; 2]| {
+            let mut lines = Lines::default();
+            for chunk in chunks {
+                lines.push(chunk).unwrap();
+            }
+            lines.end();
+            std::iter::from_fn(|| lines.pop()).collect::<Vec<_>>()
+        };
+
+        for at in 0..=stream.len() {
+            let (one, other) = stream.as_bytes().split_at(at);
+            let lines = read([one, other]);
+            assert_eq!(lines, ["{\"a\":\"ä\"}\r".as_bytes(), b"{\"b\":2}"], "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused() {
+        let mut lines = Lines::default();
+
+        assert!(lines.push(&vec![b'x'; MOST]).is_ok());
+        assert!(matches!(lines.push(b"x"), Err(Error::TooLong { .. })));
+    }
+}

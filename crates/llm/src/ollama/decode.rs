@@ -1,0 +1,89 @@
+//! From the lines of a stream to a reply.
+//!
+//! Each line holds a piece of `message`: text, thoughts, calls, which come whole. The line with
+//! `done` says why and what it cost; Ollama does not say what came from its cache. A line with
+//! `error` says that it broke off.
+
+use holdfast_types::{ModelId, Reply, Stop};
+use serde_json::{Value, json};
+
+use super::{API, refusal};
+use crate::{
+    Delta, Error, Request, carry,
+    gather::{Gather, MOST_CARRY, count, parse},
+    http::Decode,
+};
+
+/// Gathers a reply from its pieces.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    model: ModelId,
+    gather: Gather,
+    /// What it thought, until that is more than is carried.
+    thoughts: String,
+}
+
+impl Decoder {
+    pub(super) fn new(request: &Request) -> Self {
+        let (model, gather) = (request.model.clone(), Gather::new(request));
+        Self { model, gather, thoughts: String::new() }
+    }
+
+    fn take(&mut self, line: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        if let Some(error) = line.get("error").filter(|error| !error.is_null()) {
+            return Err(refusal::mid_stream(error));
+        }
+        let message = &line["message"];
+        let thought = message["thinking"].as_str().unwrap_or_default();
+        if self.thoughts.len() + thought.len() <= MOST_CARRY {
+            self.thoughts.push_str(thought);
+        }
+        self.gather.text(message["content"].as_str().unwrap_or_default(), deltas)?;
+        for call in message["tool_calls"].as_array().into_iter().flatten() {
+            let function = &call["function"];
+            let at = self.gather.begin_call(call["id"].as_str().unwrap_or_default())?;
+            self.gather.name_call(at, function["name"].as_str().unwrap_or_default(), deltas);
+            self.gather.input(at, &function["arguments"])?;
+        }
+        if line["done"] == true {
+            self.gather.done = true;
+            self.gather.usage.input = count(line, "/prompt_eval_count");
+            self.gather.usage.output = count(line, "/eval_count");
+            self.gather.stop = Some(match line["done_reason"].as_str() {
+                Some("length") => Stop::MaxTokens,
+                Some(_) | None => Stop::End,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
+        let mut deltas = Vec::new();
+        if !data.trim_ascii().is_empty() {
+            self.take(&parse(data)?, &mut deltas)?;
+        }
+        Ok(deltas)
+    }
+
+    /// An answer that comes whole is one line, and the last.
+    fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
+        self.push(body)
+    }
+
+    fn is_done(&self) -> bool {
+        self.gather.done
+    }
+
+    fn finish(mut self) -> Result<Reply, Error> {
+        if !self.thoughts.is_empty() {
+            let items = vec![json!({ "thinking": self.thoughts })];
+            self.gather.carry(carry::pack(API, &self.model.to_string(), items));
+        }
+        self.gather.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

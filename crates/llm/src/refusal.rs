@@ -1,0 +1,70 @@
+//! What a refusal means by its status alone, and what providers' refusals have in common.
+
+use std::time::{Duration, SystemTime};
+
+use holdfast_types::ModelId;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+use crate::{Error, http_date};
+
+/// What a status means, whoever says it; `code` is the provider's word for it.
+pub(crate) fn by_status(status: u16, code: Option<&str>, model: &ModelId) -> Error {
+    match status {
+        401 | 403 => Error::Auth,
+        402 => Error::Quota,
+        404 => Error::NoModel(model.to_string()),
+        429 => Error::RateLimited { retry_after: None },
+        408 | 409 | 425 | 500.. => Error::Unavailable { status: Some(status), source: None },
+        300..=399 => Error::Setup("the base url leads elsewhere: give the address it leads to"),
+        status => Error::BadRequest { status, code: code.unwrap_or("none").to_owned() },
+    }
+}
+
+/// Adds when to come back, if that is what was refused.
+pub(crate) fn with_wait(error: Error, wait: Option<Duration>) -> Error {
+    match error {
+        Error::RateLimited { retry_after } => {
+            Error::RateLimited { retry_after: wait.or(retry_after) }
+        }
+        other => other,
+    }
+}
+
+/// A text of an error, if it is a word: only such may be repeated.
+pub(crate) fn word(value: &Value) -> Option<&str> {
+    let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    value.as_str().filter(|text| (1..=64).contains(&text.len()) && text.bytes().all(is_fit))
+}
+
+/// When to come back. The header in milliseconds is OpenAI's own, and exact.
+pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(millis) = text("retry-after-ms").and_then(|value| value.trim().parse().ok()) {
+        return Some(Duration::from_millis(millis));
+    }
+    text(RETRY_AFTER.as_str()).and_then(|value| http_date::retry_after(value, SystemTime::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exact_wait_is_preferred() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "3".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(3)));
+
+        headers.insert("retry-after-ms", "1500".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_millis(1_500)));
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn only_a_word_is_repeated() {
+        assert_eq!(word(&Value::from("rate_limit.error-1")), Some("rate_limit.error-1"));
+        assert_eq!(word(&Value::from("your key sk-1 is wrong")), None);
+        assert_eq!(word(&Value::from("")), None);
+    }
+}

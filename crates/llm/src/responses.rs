@@ -1,0 +1,86 @@
+//! OpenAI's Responses, without anything being stored there: each request holds all of the
+//! conversation.
+//!
+//! The wire as documented at
+//! <https://platform.openai.com/docs/api-reference/responses-streaming>. Refusals are those of
+//! Chat Completions.
+
+mod decode;
+mod encode;
+
+use reqwest::{
+    Client, Url,
+    header::{AUTHORIZATION, HeaderMap},
+};
+use secrecy::SecretString;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use self::decode::Decoder;
+use crate::{
+    Error, Model, OnDelta, Replying, Request,
+    http::{self, Frames, Protocol, Server},
+    openai::{OPENAI, refusal},
+};
+
+/// The name under which it carries things.
+const API: &str = "openai-responses";
+
+/// A server that speaks Responses.
+#[derive(Debug, Clone)]
+pub struct Responses(Server<Wire>);
+
+impl Responses {
+    /// A server by its base URL (`https://api.openai.com/v1` if none is given) and key.
+    ///
+    /// # Errors
+    ///
+    /// If the URL is not one of a server, or the key cannot be sent.
+    pub fn new(
+        client: Client,
+        base_url: Option<&str>,
+        key: Option<&SecretString>,
+    ) -> Result<Self, Error> {
+        let url = http::below(&http::base(base_url, OPENAI)?, &["responses"]);
+        let key = http::key(AUTHORIZATION, "Bearer ", key)?;
+        Ok(Self(Server::new(client, key, Wire { url })))
+    }
+}
+
+impl Model for Responses {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> Replying<'a> {
+        self.0.reply(request, on_delta, cancelled)
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Wire {
+    url: Url,
+}
+
+impl Protocol for Wire {
+    type Decoder = Decoder;
+
+    const FRAMES: Frames = Frames::Events;
+
+    fn url(&self, _: &Request) -> Url {
+        self.url.clone()
+    }
+
+    fn encode(&self, request: &Request) -> Value {
+        encode::encode(request)
+    }
+
+    fn decoder(&self, request: &Request) -> Decoder {
+        Decoder::new(request)
+    }
+
+    fn refusal(&self, status: u16, headers: &HeaderMap, body: &[u8], request: &Request) -> Error {
+        refusal::of_answer(status, headers, body, &request.model)
+    }
+}

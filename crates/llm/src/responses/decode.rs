@@ -1,0 +1,221 @@
+//! From the events of a stream to a reply.
+//!
+//! | event | what it means |
+//! |---|---|
+//! | `response.output_item.added`, `.done` | an item begins; it is whole |
+//! | `response.output_text.delta`, `.refusal.delta` | a piece of text |
+//! | `response.function_call_arguments.delta` | a piece of a call's input |
+//! | `response.completed`, `.incomplete` | the end, why, and what it cost |
+//! | `response.failed`, `error` | it broke off, and why |
+//! | whatever else | nothing |
+//!
+//! Reasoning is not shown; it is carried as it came, with where it stood.
+
+use std::collections::BTreeMap;
+
+use holdfast_types::{ModelId, Reply, Stop, Usage};
+use serde_json::{Value, json};
+
+use super::API;
+use crate::{
+    Delta, Error, Request, carry,
+    gather::{Gather, count, parse},
+    http::Decode,
+    openai::refusal,
+};
+
+/// The most items.
+const MOST_ITEMS: usize = 1_000;
+
+/// Gathers a reply from its pieces.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    model: ModelId,
+    gather: Gather,
+    /// The items that were begun, by their index.
+    items: BTreeMap<u64, Item>,
+    is_refused: bool,
+}
+
+/// An item of a reply.
+#[derive(Debug)]
+enum Item {
+    /// Text: how much of it, in bytes, and of what phase it is.
+    Text(usize, Value),
+    /// A call, by its place.
+    Call(usize),
+    /// What is carried as it came.
+    Reasoning(Value),
+    /// What nobody asked for.
+    Other,
+}
+
+impl Decoder {
+    pub(super) fn new(request: &Request) -> Self {
+        Self {
+            model: request.model.clone(),
+            gather: Gather::new(request),
+            items: BTreeMap::new(),
+            is_refused: false,
+        }
+    }
+
+    fn take(&mut self, event: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let index = event["output_index"].as_u64().unwrap_or_default();
+        match event["type"].as_str().unwrap_or_default() {
+            "response.output_item.added" => self.begin(index, &event["item"], deltas)?,
+            "response.output_item.done" => self.end(index, &event["item"], deltas)?,
+            "response.output_text.delta" => self.text(index, &event["delta"], deltas)?,
+            "response.refusal.delta" => {
+                self.is_refused = true;
+                self.text(index, &event["delta"], deltas)?;
+            }
+            "response.function_call_arguments.delta" => {
+                if let Some(Item::Call(at)) = self.items.get(&index) {
+                    self.gather.input(*at, &event["delta"])?;
+                }
+            }
+            "response.completed" | "response.incomplete" => self.over(&event["response"]),
+            "response.failed" => {
+                return Err(refusal::mid_stream(&event["response"]["error"], &self.model));
+            }
+            // Its code and type are its own, or those of an error within.
+            "error" => {
+                let error = event.get("error").filter(|error| error.is_object());
+                return Err(match error {
+                    Some(error) => refusal::mid_stream(error, &self.model),
+                    None => refusal::mid_stream(&json!({ "code": event["code"] }), &self.model),
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, index: u64, item: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let begun = match item["type"].as_str().unwrap_or_default() {
+            "message" => Item::Text(0, item["phase"].clone()),
+            "function_call" => {
+                let at = self.gather.begin_call(item["call_id"].as_str().unwrap_or_default())?;
+                self.gather.name_call(at, item["name"].as_str().unwrap_or_default(), deltas);
+                self.gather.input(at, &item["arguments"])?;
+                Item::Call(at)
+            }
+            "reasoning" => Item::Reasoning(Value::Null),
+            _ => Item::Other,
+        };
+        if self.items.len() > MOST_ITEMS {
+            return Err(Error::TooLong { what: "items", limit: MOST_ITEMS });
+        }
+        self.items.insert(index, begun);
+        Ok(())
+    }
+
+    fn text(&mut self, index: u64, piece: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        let piece = piece.as_str().unwrap_or_default();
+        if let Some(Item::Text(length, _)) = self.items.get_mut(&index) {
+            *length += piece.len();
+        }
+        self.gather.text(piece, deltas)
+    }
+
+    /// An item is whole: what did not come in pieces comes now.
+    fn end(&mut self, index: u64, item: &Value, deltas: &mut Vec<Delta>) -> Result<(), Error> {
+        if !self.items.contains_key(&index) {
+            self.begin(index, item, deltas)?;
+        }
+        match self.items.get_mut(&index) {
+            Some(Item::Text(0, _)) => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    self.is_refused |= part["type"] == "refusal";
+                    self.text(index, &part["text"], deltas)?;
+                    self.text(index, &part["refusal"], deltas)?;
+                }
+            }
+            Some(Item::Call(at)) if self.gather.has_no_input(*at) => {
+                self.gather.input(*at, &item["arguments"])?;
+            }
+            Some(Item::Reasoning(whole)) => *whole = item.clone(),
+            Some(Item::Text(..) | Item::Call(_) | Item::Other) | None => {}
+        }
+        Ok(())
+    }
+
+    fn over(&mut self, response: &Value) {
+        self.gather.done = true;
+        let usage = &response["usage"];
+        self.gather.usage = Usage {
+            input: count(usage, "/input_tokens"),
+            cached: count(usage, "/input_tokens_details/cached_tokens"),
+            output: count(usage, "/output_tokens"),
+        };
+        self.gather.stop = Some(match response["incomplete_details"]["reason"].as_str() {
+            Some("max_output_tokens") => Stop::MaxTokens,
+            Some("content_filter") => Stop::Filtered,
+            Some(_) | None if self.is_refused => Stop::Refusal,
+            Some(_) | None => Stop::End,
+        });
+    }
+
+    /// What is to be carried: reasoning that came sealed, and where it stood.
+    fn carried(&self) -> Option<Value> {
+        let is_sealed = |item: &Item| matches!(item, Item::Reasoning(whole) if whole["encrypted_content"].is_string());
+        if !self.items.values().any(is_sealed) {
+            return None;
+        }
+        let items = self.items.values().filter_map(|item| match item {
+            Item::Text(length, Value::Null) => Some(json!({ "text": length })),
+            Item::Text(length, phase) => Some(json!({ "text": length, "phase": phase })),
+            Item::Call(at) => Some(json!({ "call": self.gather.call_id(*at) })),
+            Item::Reasoning(whole) => is_sealed(item).then(|| {
+                let mut whole = whole.clone();
+                // It is told, and not taken back.
+                if let Value::Object(fields) = &mut whole {
+                    fields.remove("status");
+                }
+                whole
+            }),
+            Item::Other => None,
+        });
+        carry::pack(API, &self.model.to_string(), items.collect())
+    }
+}
+
+impl Decode for Decoder {
+    fn push(&mut self, data: &[u8]) -> Result<Vec<Delta>, Error> {
+        let mut deltas = Vec::new();
+        match data.trim_ascii() {
+            b"" | b"[DONE]" => {}
+            data => self.take(&parse(data)?, &mut deltas)?,
+        }
+        Ok(deltas)
+    }
+
+    fn whole(&mut self, body: &[u8]) -> Result<Vec<Delta>, Error> {
+        let response = parse(body)?;
+        let mut deltas = Vec::new();
+        if response["error"].is_object() {
+            return Err(refusal::mid_stream(&response["error"], &self.model));
+        }
+        for (index, item) in (0..).zip(response["output"].as_array().into_iter().flatten()) {
+            self.end(index, item, &mut deltas)?;
+        }
+        if response["output"].is_array() {
+            self.over(&response);
+        }
+        Ok(deltas)
+    }
+
+    fn is_done(&self) -> bool {
+        self.gather.done
+    }
+
+    fn finish(mut self) -> Result<Reply, Error> {
+        let carried = self.carried();
+        self.gather.carry(carried);
+        self.gather.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

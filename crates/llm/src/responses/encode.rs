@@ -1,0 +1,269 @@
+//! From a request to the body that is sent.
+
+use holdfast_types::{ChatMessage, Image, ToolCall};
+use serde_json::{Value, json};
+
+use super::API;
+use crate::{
+    Request, carry,
+    catalogue::{By, Card},
+    openai::effort,
+    words::{Ids, arguments, name, outcome, told, unseen, url},
+};
+
+/// Builds the body of a request.
+pub(super) fn encode(request: &Request) -> Value {
+    let (chat, card) = (&request.chat, request.card());
+    let mut body = json!({
+        "model": request.model.id(),
+        "input": input(request, card),
+        "stream": true,
+        "store": false,
+    });
+    let told = told(&chat.stable, &chat.dynamic);
+    if !told.is_empty() {
+        body["instructions"] = told.into();
+    }
+    if !chat.tools.is_empty() {
+        let tool = |tool: &holdfast_types::ToolSpec| {
+            json!({
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.input,
+                // Else only schemas of a certain form are taken.
+                "strict": false,
+            })
+        };
+        body["tools"] = chat.tools.iter().map(tool).collect();
+    }
+    if card.thinking.by == By::Effort {
+        // Reasoning that is not stored comes sealed, if it is asked for.
+        body["include"] = json!(["reasoning.encrypted_content"]);
+        if let Some(effort) = effort(request.thinking, card) {
+            body["reasoning"] = json!({ "effort": effort });
+        }
+    }
+    if let Some(most) = request.max_output {
+        body["max_output_tokens"] = most.into();
+    }
+    if let Some(key) = &request.cache_key {
+        body["prompt_cache_key"] = key.as_str().into();
+    }
+    body
+}
+
+fn input(request: &Request, card: &Card) -> Vec<Value> {
+    let mut items = Vec::new();
+    let mut ids = Ids::default();
+    for message in &request.chat.messages {
+        match message {
+            ChatMessage::User { text, images } => items.push(said(text, images, card)),
+            ChatMessage::Tool { call, output, failed } => items.push(json!({
+                "type": "function_call_output",
+                "call_id": ids.of(call),
+                "output": outcome(output, *failed),
+            })),
+            ChatMessage::Assistant { text, calls, carry } => {
+                ids.begin(calls);
+                let carried = carry::unpack(carry.as_ref(), API, &request.model);
+                spoken(text, calls, carried.unwrap_or_default(), &ids, &mut items);
+            }
+        }
+    }
+    items
+}
+
+fn said(text: &str, images: &[Image], card: &Card) -> Value {
+    let mut parts = Vec::new();
+    if !text.is_empty() || images.is_empty() {
+        parts.push(json!({ "type": "input_text", "text": text }));
+    }
+    if card.images {
+        let image = |image| json!({ "type": "input_image", "image_url": url(image) });
+        parts.extend(images.iter().map(image));
+    } else if !images.is_empty() {
+        parts.push(json!({ "type": "input_text", "text": unseen(images.len()) }));
+    }
+    json!({ "role": "user", "content": parts })
+}
+
+/// A reply's items. What was carried says where its reasoning stood between its texts (by their
+/// lengths) and its calls (by their ids).
+fn spoken(text: &str, calls: &[ToolCall], carried: &[Value], ids: &Ids, items: &mut Vec<Value>) {
+    let mut rest = text;
+    let mut left: Vec<&ToolCall> = calls.iter().collect();
+    for item in carried {
+        if let Some(length) = item["text"].as_u64() {
+            let length = usize::try_from(length).unwrap_or(usize::MAX);
+            let (one, other) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            push_text(items, one, &item["phase"]);
+            rest = other;
+        } else if let Some(id) = item["call"].as_str() {
+            if let Some(at) = left.iter().position(|call| call.id == id) {
+                items.push(call(left.remove(at), ids));
+            }
+        } else {
+            items.push(item.clone());
+        }
+    }
+    push_text(items, rest, &Value::Null);
+    items.extend(left.into_iter().map(|left| call(left, ids)));
+}
+
+fn push_text(items: &mut Vec<Value>, text: &str, phase: &Value) {
+    if text.is_empty() {
+        return;
+    }
+    let content = json!([{ "type": "output_text", "text": text }]);
+    let mut item = json!({ "type": "message", "role": "assistant", "content": content });
+    if phase.is_string() {
+        item["phase"] = phase.clone();
+    }
+    items.push(item);
+}
+
+fn call(call: &ToolCall, ids: &Ids) -> Value {
+    json!({
+        "type": "function_call",
+        "call_id": ids.of(&call.id),
+        "name": name(&call.tool),
+        "arguments": arguments(&call.input),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Chat, ImageData, Thinking, ToolSpec};
+
+    use super::*;
+    use crate::scripted::{Scripted, tests::request};
+
+    fn asked(model: &str, messages: Vec<ChatMessage>) -> Request {
+        let chat = Chat {
+            stable: "You are coach.\n".into(),
+            dynamic: "It is noon.".into(),
+            messages,
+            tools: vec![],
+        };
+        Request { model: model.parse().unwrap(), chat, ..request() }
+    }
+
+    fn result(call: &str, output: &str, failed: bool) -> ChatMessage {
+        ChatMessage::Tool { call: call.into(), output: output.into(), failed }
+    }
+
+    #[test]
+    fn a_chat_becomes_items() {
+        let calls = Scripted::calls(&[("a", "recall", "{\"q\":1}"), ("b", "recall", "{")]).calls;
+        let mut request = asked(
+            "openai:gpt-4o",
+            vec![
+                ChatMessage::user("hi"),
+                ChatMessage::assistant("Let me see.", calls),
+                result("a", "green", false),
+                result("b", "no luck", true),
+            ],
+        );
+        request.chat.tools = vec![ToolSpec {
+            name: "recall".into(),
+            description: "Search.".into(),
+            input: json!({ "type": "object" }),
+        }];
+        request.max_output = Some(99);
+        request.cache_key = Some("agt_1".into());
+
+        let call = |id: &str, arguments: &str| json!({ "type": "function_call", "call_id": id, "name": "recall", "arguments": arguments });
+        assert_eq!(
+            encode(&request),
+            json!({
+                "model": "gpt-4o",
+                "stream": true,
+                "store": false,
+                "instructions": "You are coach.\n\nIt is noon.",
+                "max_output_tokens": 99,
+                "prompt_cache_key": "agt_1",
+                "tools": [{
+                    "type": "function",
+                    "name": "recall",
+                    "description": "Search.",
+                    "parameters": { "type": "object" },
+                    "strict": false,
+                }],
+                "input": [
+                    { "role": "user", "content": [{ "type": "input_text", "text": "hi" }] },
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{ "type": "output_text", "text": "Let me see." }],
+                    },
+                    call("a", "{\"q\":1}"),
+                    call("b", "{\"unreadable\":\"{\"}"),
+                    { "type": "function_call_output", "call_id": "a", "output": "green" },
+                    { "type": "function_call_output", "call_id": "b", "output": "error: no luck" },
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn reasoning_goes_back_where_it_stood_to_the_model_that_reasoned() {
+        let sealed = json!({ "type": "reasoning", "id": "rs_1", "encrypted_content": "x" });
+        let items = vec![
+            sealed.clone(),
+            json!({ "text": 4, "phase": "commentary" }),
+            json!({ "call": "a" }),
+        ];
+        let spoken = ChatMessage::Assistant {
+            text: "so, ".into(),
+            calls: Scripted::calls(&[("a", "t", "{}")]).calls,
+            carry: carry::pack(API, "openai:gpt-5", items),
+        };
+        let messages = vec![spoken, result("a", "", false)];
+
+        let encoded = encode(&asked("openai:gpt-5", messages.clone()));
+        assert_eq!(encoded["input"][0], sealed);
+        assert_eq!(encoded["input"][1]["phase"], "commentary");
+        assert_eq!(encoded["input"][2]["call_id"], "a");
+        let other = encode(&asked("openai:gpt-5-mini", messages));
+        assert_eq!(other["input"][0]["type"], "message");
+    }
+
+    #[test]
+    fn a_model_that_thinks_is_told_how_much_and_asked_for_its_reasoning() {
+        let told = |model: &str, thinking| {
+            let encoded = encode(&Request { thinking, ..asked(model, vec![]) });
+            (encoded["reasoning"]["effort"].clone(), encoded["include"].clone())
+        };
+        let sealed = json!(["reasoning.encrypted_content"]);
+
+        assert_eq!(told("openai:gpt-5", Thinking::High), ("high".into(), sealed.clone()));
+        assert_eq!(told("openai:gpt-5", Thinking::Off), ("minimal".into(), sealed.clone()));
+        assert_eq!(told("openai:gpt-6.1-terra", Thinking::Off), ("none".into(), sealed));
+        assert_eq!(told("openai:gpt-4o", Thinking::High), (Value::Null, Value::Null));
+    }
+
+    #[test]
+    fn an_id_is_used_once_and_a_picture_is_shown() {
+        let calls = || Scripted::calls(&[("call_1", "t", "{}")]).calls;
+        let image =
+            Image { media_type: "image/png".into(), data: ImageData::Base64("aGk=".into()) };
+        let encoded = encode(&asked(
+            "openai:gpt-5",
+            vec![
+                ChatMessage::assistant("", calls()),
+                result("call_1", "", false),
+                ChatMessage::assistant("", calls()),
+                result("call_1", "", false),
+                ChatMessage::User { text: String::new(), images: vec![image] },
+            ],
+        ));
+
+        assert_eq!(encoded["input"][2]["call_id"], "call_1-2");
+        assert_eq!(encoded["input"][3]["call_id"], "call_1-2");
+        assert_eq!(
+            encoded["input"][4]["content"],
+            json!([{ "type": "input_image", "image_url": "data:image/png;base64,aGk=" }])
+        );
+    }
+}

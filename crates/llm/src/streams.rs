@@ -1,0 +1,62 @@
+//! Reading recorded streams in tests, whole and cut at every byte.
+
+use holdfast_types::Reply;
+
+use crate::{
+    Delta, Error,
+    http::{Cutter, Decode, Frames},
+};
+
+/// What was said piece by piece, and what came of it.
+pub(crate) type Read = (Vec<Delta>, Result<Reply, Error>);
+
+/// Decodes a stream that comes in these chunks, and then ends.
+pub(crate) fn decode<D: Decode>(mut decoder: D, frames: Frames, chunks: &[&[u8]]) -> Read {
+    let (mut cutter, mut deltas) = (Cutter::new(frames), vec![]);
+    for chunk in chunks {
+        if let Err(error) = cutter.push(chunk) {
+            return (deltas, Err(error));
+        }
+        while let Some(data) = cutter.pop() {
+            match decoder.push(&data) {
+                Ok(more) => deltas.extend(more),
+                Err(error) => return (deltas, Err(error)),
+            }
+        }
+    }
+    cutter.end();
+    while let Some(Ok(more)) = cutter.pop().map(|data| decoder.push(&data)) {
+        deltas.extend(more);
+    }
+    (deltas, decoder.finish())
+}
+
+/// Decodes a stream whole, and checks that it is read the same wherever it is cut.
+pub(crate) fn cut_everywhere<D: Decode>(new: impl Fn() -> D, frames: Frames, stream: &str) -> Read {
+    let whole = decode(new(), frames, &[stream.as_bytes()]);
+    let shown = |(deltas, reply): &Read| format!("{deltas:?} {reply:?}");
+    for at in 0..=stream.len() {
+        let (one, other) = stream.as_bytes().split_at(at);
+        let cut = decode(new(), frames, &[one, other]);
+        assert_eq!(shown(&cut), shown(&whole), "cut at {at}");
+    }
+    let bytes: Vec<&[u8]> = stream.as_bytes().chunks(1).collect();
+    assert_eq!(shown(&decode(new(), frames, &bytes)), shown(&whole));
+    whole
+}
+
+/// Checks that a stream that ends before this text is whole broke off, and is whole after it.
+pub(crate) fn broken_before<D: Decode>(
+    new: impl Fn() -> D,
+    frames: Frames,
+    stream: &str,
+    text: &str,
+) {
+    let end = stream.rfind(text).unwrap_or_else(|| panic!("no `{text}`")) + text.len();
+    for at in 0..end {
+        let (_, reply) = decode(new(), frames, &[&stream.as_bytes()[..at]]);
+        assert!(matches!(reply, Err(Error::Interrupted)), "at {at}: {reply:?}");
+    }
+    let (_, reply) = decode(new(), frames, &[&stream.as_bytes()[..end]]);
+    assert!(reply.is_ok(), "{reply:?}");
+}
