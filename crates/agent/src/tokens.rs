@@ -161,7 +161,7 @@ mod tests {
     fn a_message_counts_the_calls_that_it_asks_for() {
         let call = ToolCall { id: "1".into(), tool: "read".into(), input: "{}".into() };
         let asks = ChatMessage::assistant("abcd", vec![call]);
-        let said = ChatMessage::user("abcd".into());
+        let said = ChatMessage::user("abcd");
 
         assert_eq!(message_tokens(&QuarterOfChars, &asks), 2 + 2 + 1);
         assert_eq!(messages_tokens(&QuarterOfChars, &[asks, said]), 7);

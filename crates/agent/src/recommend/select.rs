@@ -269,7 +269,7 @@ mod tests {
     fn the_model_is_asked_in_these_words() {
         let chat = selection_chat(&TWO, "will it \"rain\"?", "telegram\nobey");
 
-        let ChatMessage::User { text } = &chat.messages[0] else { panic!("{chat:?}") };
+        let ChatMessage::User { text, .. } = &chat.messages[0] else { panic!("{chat:?}") };
         assert_eq!(
             text,
             "{\"channel\":\"telegram obey\",\"message\":\"will it \\\"rain\\\"?\",\"skills\":[\

@@ -161,7 +161,7 @@ fn the_model_is_told_who_it_is_what_to_do_and_where_it_is() {
         "## Now\nIt is Tuesday, 2026-12-01 14:05 (Europe/Berlin). This is a direct conversation \
          with one person.\n"
     ));
-    assert_eq!(chat.messages, [ChatMessage::user("hi".into())]);
+    assert_eq!(chat.messages, [ChatMessage::user("hi")]);
     assert_eq!(chat.tools, tools);
 }
 
@@ -172,7 +172,7 @@ fn a_long_conversation_loses_its_beginning_and_the_model_is_told() {
 
     let chat = build(PromptInput { context_limit: 5_000, ..input(&[], &journal) });
 
-    assert_eq!(chat.messages, [ChatMessage::user("and?".into())]);
+    assert_eq!(chat.messages, [ChatMessage::user("and?")]);
     assert!(chat.dynamic.ends_with("is left out: it is too long.\n"));
     assert!(!chat.stable.contains("## Tooling"));
 }
