@@ -15,6 +15,7 @@
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
+//! | `compaction.rs` | keeping the conversation within what the model can read |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
@@ -36,6 +37,7 @@ mod agents;
 mod app;
 mod call;
 mod command;
+mod compaction;
 mod config;
 mod deltas;
 mod error;

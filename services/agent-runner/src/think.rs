@@ -6,6 +6,7 @@ use holdfast_agent::{
     PromptInput,
     bootstrap::Audience,
     build,
+    compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
 };
@@ -43,10 +44,13 @@ impl Turn<'_> {
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
         self.stream.step(thoughts(self.journal.turn()));
+        self.make_room(brief).await?;
+        let mut tried = Overflow::default();
         let mut asked = self.ask(brief, with_tools).await?;
-        if let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
-            // The provider counts otherwise than we do: once more with half of it.
-            self.context_tokens /= 2;
+        // The provider counts otherwise than we do.
+        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked
+            && self.remedy(brief, &mut tried).await?
+        {
             asked = self.ask(brief, with_tools).await?;
         }
         let reply = match asked {

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use holdfast_directory::{Actor, NewAgent};
-use holdfast_llm::{Error, Scripted};
 use holdfast_session::{NewMessage, Outcome};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentName, Entry};
@@ -172,33 +171,6 @@ async fn a_model_that_asks_for_tools_without_end_is_stopped() -> anyhow::Result<
         .await?;
     assert_eq!(made, 5);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_conversation_that_is_too_long_is_tried_once_with_half_of_it() -> anyhow::Result<()> {
-    let world = World::start().await?;
-    world.use_demo().await?;
-    let model = std::sync::Arc::new(Scripted::outcomes([
-        Ok(Scripted::text(&"long ".repeat(2_000))),
-        Err(Error::ContextOverflow),
-        Ok(Scripted::text("short")),
-        Err(Error::ContextOverflow),
-        Err(Error::ContextOverflow),
-    ]));
-    let mut config = world.config();
-    config.runner.context_tokens = 6_000;
-    let shared = std::sync::Arc::clone(&model);
-    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
-
-    world.ask("s", "tell me much").await?;
-    assert_eq!(world.ask("s", "and?").await?, "short");
-    let text = world.answer(&world.say("s", "and now?").await?).await?.text;
-
-    let sizes: Vec<usize> = model.requests().iter().map(|chat| chat.messages.len()).collect();
-    assert!(sizes[2] < sizes[1], "{sizes:?}");
-    assert!(text.contains("longer than the model can read"), "{text}");
-    assert_eq!(model.violations(), Vec::<String>::new());
     Ok(())
 }
 

@@ -8,6 +8,7 @@
 
 mod answering;
 mod commands;
+mod compacting;
 mod failing;
 mod gated;
 mod holding;

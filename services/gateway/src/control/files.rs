@@ -155,6 +155,13 @@ impl Service for Files {
         require(&caller, Scope::Admin)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
         let within = path_of(request.path)?;
+        // Revision 0 is the empty tree: a field that was left out must not remove everything.
+        if request.revision < 1 {
+            return Err(Status::invalid_argument(
+                "`revision` is missing: give the revision to go back to, of those that \
+                 GetFileLog lists",
+            ));
+        }
         let by = by(&caller, request.reason, request.request_id);
         let (to, tenant) = (Revision::from(request.revision), caller.tenant);
 

@@ -9,6 +9,7 @@
 mod arrivals;
 mod bad_input;
 mod chat;
+mod files;
 mod following;
 mod foreign;
 mod held;

@@ -1,5 +1,6 @@
 //! Every call of the contracts, asking for the things of another tenant.
 
+use flate2::{Compression, write::GzEncoder};
 use holdfast_proto::gateway::v1 as pb;
 use prost::Message;
 
@@ -112,6 +113,16 @@ fn sessions() -> Vec<Try> {
     ]
 }
 
+/// An archive with one file.
+fn archive() -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let mut header = tar::Header::new_gnu();
+    header.set_size(4);
+    header.set_mode(0o644);
+    let packed = archive.append_data(&mut header, "note.md", b"note".as_slice());
+    packed.and_then(|()| archive.into_inner()).and_then(GzEncoder::finish).unwrap_or_default()
+}
+
 fn files() -> Vec<Try> {
     vec![
         ("Files/ListFiles", Is::Found, |of| {
@@ -139,13 +150,15 @@ fn files() -> Vec<Try> {
             bytes(pb::DiffFilesRequest { agent: of.agent.clone(), ..Default::default() })
         }),
         ("Files/RestoreFiles", Is::Found, |of| {
-            bytes(pb::RestoreFilesRequest { agent: of.agent.clone(), ..Default::default() })
+            let agent = of.agent.clone();
+            bytes(pb::RestoreFilesRequest { agent, revision: 1, ..Default::default() })
         }),
         ("Files/ExportFiles", Is::Found, |of| {
             bytes(pb::ExportFilesRequest { agent: of.agent.clone(), ..Default::default() })
         }),
         ("Files/ImportFiles", Is::Found, |of| {
-            bytes(pb::ImportFilesRequest { agent: of.agent.clone(), ..Default::default() })
+            let (agent, archive) = (of.agent.clone(), archive());
+            bytes(pb::ImportFilesRequest { agent, archive, ..Default::default() })
         }),
     ]
 }

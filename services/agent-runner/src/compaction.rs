@@ -1,0 +1,141 @@
+//! Keeping the conversation within what the model can read (spec CMP, C-22).
+//!
+//! Before a thought, if what was said does not fit any more, and after the model
+//! has refused it as too long: the older part is summarised and stays in the
+//! journal, and what the model sees begins with the summary. What a summary
+//! cannot do, dropping the oldest half does, twice at most. None of it is charged
+//! to the attempts of a credential.
+//!
+//! **What can go wrong.** The summary is stored by itself, before the thought: a
+//! runner that is lost in between leaves it, and the next one goes on with it.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use holdfast_agent::{
+    Conversation,
+    compact::{
+        Budget, Overflow, Plan, Progress, RESERVE_TOKENS, Reason, Remedy, SUMMARY_TIMEOUT_SECS,
+        Summary, SummaryRequest, drop_oldest, remedy,
+    },
+    tokens::{CjkAware, Tokenizer as _},
+};
+use holdfast_llm::{Delta, Request};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info};
+
+use crate::{agents::Brief, error::Error, turn::Turn};
+
+impl Turn<'_> {
+    /// Makes room before the model is asked, if what was said does not fit.
+    pub(crate) async fn make_room(&mut self, brief: &Brief) -> Result<(), Error> {
+        self.compact(brief, Reason::Proactive).await.map(drop)
+    }
+
+    /// Makes room after the model has refused a request as too long; `false` if there is none to
+    /// be made.
+    pub(crate) async fn remedy(
+        &mut self,
+        brief: &Brief,
+        tried: &mut Overflow,
+    ) -> Result<bool, Error> {
+        loop {
+            match remedy(*tried) {
+                Remedy::Compact => {
+                    tried.is_compacted = true;
+                    if self.compact(brief, Reason::Overflow).await? {
+                        return Ok(true);
+                    }
+                }
+                Remedy::DropOldest => {
+                    tried.drops += 1;
+                    let dropped = drop_oldest(&self.conversation());
+                    return match dropped {
+                        Some(summary) => self.keep(summary, "dropped").await.map(|()| true),
+                        None => Ok(false),
+                    };
+                }
+                Remedy::GiveUp => return Ok(false),
+            }
+        }
+    }
+
+    fn conversation(&self) -> Conversation<'_> {
+        Conversation::read(self.journal.entries(), self.kind)
+    }
+
+    /// Summarises the older part; `false` if there is nothing to summarise, or no summary came.
+    async fn compact(&mut self, brief: &Brief, reason: Reason) -> Result<bool, Error> {
+        let budget = self.budget(brief);
+        let Some(mut plan) = Plan::compact(&self.conversation(), reason, budget, &CjkAware) else {
+            return Ok(false);
+        };
+        loop {
+            let asked = plan.requests().iter().map(|request| self.summarise(brief, request));
+            let answers = match try_join_all(asked).await {
+                Ok(answers) => answers,
+                Err(Some(error)) => return Err(error),
+                Err(None) => return Ok(false),
+            };
+            plan = match plan.answered(answers) {
+                Ok(Progress::Ask(further)) => further,
+                Ok(Progress::Done(summary)) => {
+                    return self.keep(summary, "summarised").await.map(|()| true);
+                }
+                Err(error) => {
+                    debug!(%error, "a conversation was not summarised");
+                    return Ok(false);
+                }
+            };
+        }
+    }
+
+    /// What the model reads at once, and what of it is not for the conversation.
+    fn budget(&self, brief: &Brief) -> Budget {
+        let documents: usize = brief
+            .files
+            .iter()
+            .filter_map(|file| file.content.as_deref())
+            .map(|text| CjkAware.count(text))
+            .sum();
+        let instructions = documents + CjkAware.count(&brief.instructions);
+        let window = self.context_tokens;
+        // A small window keeps a share free; the usual reserve would be all of it.
+        Budget { window, reserve: RESERVE_TOKENS.min(window / 4), instructions }
+    }
+
+    /// One answer of the summariser; no error is one that asking again later would not mend.
+    async fn summarise(
+        &self,
+        brief: &Brief,
+        wanted: &SummaryRequest,
+    ) -> Result<String, Option<Error>> {
+        self.before_effect().await.map_err(Some)?;
+        let timeout = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
+        let request = Request {
+            max_output: Some(wanted.max_output),
+            ..Request::new(brief.model_id.clone(), wanted.chat(), timeout.min(self.deadline))
+        };
+        let cancelled = CancellationToken::new();
+        let mut pass_over = |_: Delta| {};
+        let replied = tokio::select! {
+            replied = brief.model.reply(&request, &mut pass_over, &cancelled) => replied,
+            () = self.hold.lost.cancelled() => return Err(Some(Error::Lost)),
+            () = self.worker.giving_up.cancelled() => return Err(Some(Error::AskedBack)),
+        };
+        match replied {
+            Ok(reply) => Ok(reply.text),
+            Err(error) => {
+                info!(error = &error as &dyn std::error::Error, "no summary of a conversation");
+                Err(None)
+            }
+        }
+    }
+
+    /// Stores a summary: from now on the conversation begins with it.
+    async fn keep(&mut self, summary: Summary, how: &'static str) -> Result<(), Error> {
+        metrics::counter!("holdfast_runner_compactions_total", "how" => how).increment(1);
+        self.append(vec![summary.entry(0)]).await.map(drop)
+    }
+}
