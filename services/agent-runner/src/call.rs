@@ -109,6 +109,8 @@ impl Turn<'_> {
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
+        // The tool is asked first, so that whoever dies here dies in the midst of the call.
+        let made = async { tokio::join!(made, fail::point("runner.in_call")).0 };
         if let Ok(result) = timeout_at(until, made).await {
             return result;
         }
