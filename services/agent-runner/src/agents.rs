@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,6 +50,8 @@ pub(crate) struct Brief {
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
     pub(crate) model: Arc<dyn Model>,
+    /// Changes with its name, its instructions and its files, and is no other agent's.
+    pub(crate) version: u64,
 }
 
 /// What came of looking for an agent.
@@ -70,6 +75,8 @@ pub(crate) struct Agents {
     built_in: Models,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
+    /// How many versions there were.
+    versions: AtomicU64,
 }
 
 /// Whose agent, which, and the model that it takes instead of its own.
@@ -112,6 +119,7 @@ impl Agents {
             built_in,
             ready: Mutex::default(),
             kept: Mutex::default(),
+            versions: AtomicU64::new(0),
         })
     }
 
@@ -125,10 +133,13 @@ impl Agents {
         let now = Instant::now();
         let which = (tenant, agent, model);
         let kept = lock(&self.kept).get(&which).cloned();
-        if let Some((_, brief)) = kept.filter(|(at, _)| now.duration_since(*at) < KEPT) {
-            return Ok(Found::Ready(brief));
+        if let Some((at, brief)) = &kept
+            && now.duration_since(*at) < KEPT
+        {
+            return Ok(Found::Ready(Arc::clone(brief)));
         }
-        let found = self.look_up(&which).await?;
+        let before = kept.map(|(_, brief)| brief);
+        let found = self.look_up(&which, before.as_deref()).await?;
         let mut kept = lock(&self.kept);
         match &found {
             Found::Ready(brief) => {
@@ -144,7 +155,7 @@ impl Agents {
         Ok(found)
     }
 
-    async fn look_up(&self, which: &Which) -> Result<Found, Error> {
+    async fn look_up(&self, which: &Which, before: Option<&Brief>) -> Result<Found, Error> {
         let (tenant, agent, instead) = (which.0, which.1, &which.2);
         let agent = match self.directory.agent_by_id(tenant, agent).await {
             Ok(agent) => Agent { model: instead.clone().or(agent.model), ..agent },
@@ -171,11 +182,21 @@ impl Agents {
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
+        let same = |before: &&Brief| {
+            before.name == agent.name
+                && before.instructions == agent.instructions
+                && before.files == files
+        };
+        let version = match before.filter(same) {
+            Some(before) => before.version,
+            None => self.versions.fetch_add(1, Ordering::Relaxed),
+        };
         Ok(Found::Ready(Arc::new(Brief {
             agent: agent.id,
             name: agent.name,
             instructions: agent.instructions,
             files,
+            version,
             tools: agent.settings.tools,
             dm_scope: agent.settings.dm_scope,
             zone,

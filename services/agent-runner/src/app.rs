@@ -26,6 +26,7 @@ use crate::{
     http,
     mesh::Inside,
     pool::{self, Pool},
+    prompts::Prompts,
     subagents, upkeep,
     worker::{Toolbox, Worker},
 };
@@ -152,6 +153,7 @@ impl App {
             bus: bus.clone(),
             locks: locks.sessions(id),
             tools: Toolbox::new(tools)?,
+            prompts: Prompts::default(),
             held,
             wake: Notify::new(),
             events: Notify::new(),

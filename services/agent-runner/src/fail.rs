@@ -80,7 +80,10 @@ mod armed {
             Some((name.to_owned(), fault))
         });
         if parsed.is_none() && !text.is_empty() {
-            error!(entry = text, "not a failpoint: write `name=kill:0.1`, `name=die:3` or `name=pause:40`");
+            error!(
+                entry = text,
+                "not a failpoint: write `name=kill:0.1`, `name=die:3` or `name=pause:40`"
+            );
         }
         parsed
     }

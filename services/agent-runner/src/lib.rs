@@ -17,6 +17,7 @@
 //! | `command.rs` | turns that need no model |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
 //! | `journal.rs` | what the turn reads and writes |
+//! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
@@ -51,6 +52,7 @@ mod intake;
 mod journal;
 mod mesh;
 mod pool;
+mod prompts;
 mod reply;
 mod subagents;
 mod take;

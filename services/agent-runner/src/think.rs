@@ -5,7 +5,7 @@ use std::{convert::Infallible, env};
 use holdfast_agent::{
     PromptInput,
     bootstrap::Audience,
-    build,
+    build_on,
     compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
@@ -145,12 +145,14 @@ impl Turn<'_> {
             requester: requester.as_deref(),
             session: &self.key,
         });
-        let chat = build(PromptInput {
+        let stable = self.worker.prompts.stable(brief.version, &setting);
+        let input = PromptInput {
             setting,
             moment: Moment { channel, runtime, task, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
-        });
+        };
+        let chat = build_on(stable, input);
         let timeout = Instant::now() + self.worker.config.model_timeout;
         Request {
             cache_key: Some(brief.agent.to_string()),

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held};
+use crate::{agents::Agents, config::Runner, held::Held, prompts::Prompts};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -26,6 +26,7 @@ pub(crate) struct Worker {
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) tools: Toolbox,
+    pub(crate) prompts: Prompts,
     pub(crate) held: Arc<Held>,
     /// There may be sessions to claim.
     pub(crate) wake: Notify,
