@@ -238,6 +238,23 @@ impl Catalogue {
         }
     }
 
+    /// The model that a short name stands for.
+    #[must_use]
+    pub fn alias(&self, name: &str) -> Option<&ModelId> {
+        self.aliases.get(&name.trim().to_ascii_lowercase())
+    }
+
+    /// All short names.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &ModelId)> {
+        self.aliases.iter().map(|(alias, model)| (alias.as_str(), model))
+    }
+
+    /// The usual name of a provider.
+    #[must_use]
+    pub fn usual_provider<'a>(&'a self, name: &'a str) -> &'a str {
+        self.provider(name)
+    }
+
     /// The usual name of a provider.
     fn provider<'a>(&'a self, name: &'a str) -> &'a str {
         self.providers.get(name).map_or(name, String::as_str)
