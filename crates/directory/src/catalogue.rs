@@ -46,7 +46,9 @@ pub(crate) fn check_card(card: &Card) -> Result<(), Error> {
         return refuse("a model's context is 1,024 to 100,000,000 tokens");
     }
     if card.max_output == 0 || u64::from(card.max_output) > card.context {
-        return refuse("a model's largest output is 1 token at least, and no more than its context");
+        return refuse(
+            "a model's largest output is 1 token at least, and no more than its context",
+        );
     }
     let Some(prices) = &card.prices else { return Ok(()) };
     let long = prices.long.map(|long| [Some(long.input), long.cached, Some(long.output)]);

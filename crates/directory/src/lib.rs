@@ -47,9 +47,7 @@ pub use actor::Actor;
 pub use agent::{Agent, AgentCard, NewAgent, Settings};
 pub use budget::Budget;
 pub use catalogue::{Known, KnownModel};
-pub use credential::{
-    CredentialCard, CredentialKind, Keys, NewCredential, OWN_KEY, Remembered,
-};
+pub use credential::{CredentialCard, CredentialKind, Keys, NewCredential, OWN_KEY, Remembered};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};

@@ -125,8 +125,7 @@ impl Sessions {
         tx.finish_reading();
         let renews_in = rows.first().map(|row| row.3).unwrap_or_default();
         let used = |(scope, tokens, micros, _): (Uuid, i64, i64, f64)| {
-            let charge =
-                Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
+            let charge = Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
             (agent(scope), charge)
         };
         Ok(Spending {

@@ -79,11 +79,7 @@ fn card((model, card): (String, Value)) -> Option<(ModelId, Card)> {
     }
 }
 
-pub(crate) async fn put_model(
-    tx: &mut TenantTx,
-    model: &ModelId,
-    card: &Card,
-) -> sqlx::Result<()> {
+pub(crate) async fn put_model(tx: &mut TenantTx, model: &ModelId, card: &Card) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.models (tenant_id, model, card) values ($1, $2, $3)
         on conflict (tenant_id, model) do update set card = excluded.card, updated_at = now()";
@@ -105,21 +101,12 @@ pub(crate) async fn delete_model(tx: &mut TenantTx, model: &str) -> sqlx::Result
     Ok(done.rows_affected() > 0)
 }
 
-pub(crate) async fn put_alias(
-    tx: &mut TenantTx,
-    alias: &str,
-    model: &ModelId,
-) -> sqlx::Result<()> {
+pub(crate) async fn put_alias(tx: &mut TenantTx, alias: &str, model: &ModelId) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.model_aliases (tenant_id, alias, model) values ($1, $2, $3)
         on conflict (tenant_id, alias) do update set model = excluded.model, updated_at = now()";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
-        .bind(tenant)
-        .bind(alias)
-        .bind(model.to_string())
-        .execute(tx.conn())
-        .await?;
+    sqlx::query(SQL).bind(tenant).bind(alias).bind(model.to_string()).execute(tx.conn()).await?;
     Ok(())
 }
 

@@ -92,11 +92,7 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error>
     rows.into_iter().map(card).collect()
 }
 
-pub(crate) async fn put(
-    tx: &mut TenantTx,
-    new: &NewCredential,
-    sealed: &[u8],
-) -> sqlx::Result<()> {
+pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into control.auth_profiles (tenant_id, provider, name, kind, secret, expires_at)
         values ($1, $2, $3, $4, $5, $6)
@@ -203,12 +199,6 @@ pub(crate) async fn forget(
         on conflict (tenant_id, provider, name) do update
             set changed = greatest(excluded.changed, s.changed + 1), stats = excluded.stats";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
-        .bind(tenant)
-        .bind(provider)
-        .bind(name)
-        .bind(now)
-        .execute(tx.conn())
-        .await?;
+    sqlx::query(SQL).bind(tenant).bind(provider).bind(name).bind(now).execute(tx.conn()).await?;
     Ok(())
 }

@@ -203,11 +203,7 @@ impl Directory {
     }
 
     /// Refuses an agent that could never work. Its models may be named by aliases.
-    pub(crate) async fn check_agent(
-        &self,
-        tx: &mut TenantTx,
-        new: &NewAgent,
-    ) -> Result<(), Error> {
+    pub(crate) async fn check_agent(&self, tx: &mut TenantTx, new: &NewAgent) -> Result<(), Error> {
         let named: Vec<&String> = new.model.iter().chain(&new.settings.fallbacks).collect();
         let is_id = |name: &&String| name.parse::<ModelId>().is_ok();
         if named.iter().all(is_id) {

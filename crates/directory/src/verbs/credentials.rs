@@ -98,9 +98,8 @@ impl Directory {
         let mut tx = self.change(tenant).await?;
         let own = provider_is_there(&mut tx, provider).await?;
         let there = store::credentials::of(&mut tx, provider).await?;
-        let is_there = |name: &String| {
-            there.iter().any(|one| one.name == *name && (*name != OWN_KEY || own))
-        };
+        let is_there =
+            |name: &String| there.iter().any(|one| one.name == *name && (*name != OWN_KEY || own));
         if let Some(missing) = names.iter().find(|name| !is_there(name)) {
             return Err(Error::not_found("credential", format!("{provider}/{missing}")));
         }
