@@ -7,6 +7,8 @@
 )]
 
 mod answering;
+mod budgets;
+mod catalogue;
 mod commands;
 mod compacting;
 mod failing;
