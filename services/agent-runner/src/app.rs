@@ -148,7 +148,7 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces, models)?,
+            agents: Agents::new(directory.clone(), workspaces, models, locks.clone())?,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),

@@ -22,6 +22,8 @@
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `files.rs` | the agent's files, as its tools see them |
+//! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
+//! | `budget.rs` | what may be used in a day |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -36,7 +38,9 @@
 
 mod agents;
 mod app;
+mod budget;
 mod call;
+mod chain;
 mod command;
 mod compaction;
 mod config;
@@ -45,6 +49,7 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod health;
 mod heartbeat;
 mod held;
 mod http;

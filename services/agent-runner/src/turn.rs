@@ -24,6 +24,7 @@ use tracing::{Instrument as _, info_span};
 
 use crate::{
     agents::Brief,
+    budget::Reserved,
     deltas::Stream,
     error::Error,
     fail,
@@ -63,6 +64,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
+    /// What is set aside for the answer that is being written.
+    pub(crate) reserved: Option<Reserved>,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -126,6 +129,7 @@ impl<'w> Turn<'w> {
             deadline,
             context_tokens,
             clock,
+            reserved: None,
             open: begun.open || begun.overdue.is_some(),
         }
     }
@@ -133,6 +137,8 @@ impl<'w> Turn<'w> {
     /// Goes from step to step until the session rests.
     pub(crate) async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
         let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
+        self.context_tokens = self.context_tokens.min(window);
         loop {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);

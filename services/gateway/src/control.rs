@@ -6,8 +6,11 @@
 
 mod accounts;
 mod agents;
+mod budgets;
+mod credentials;
 mod files;
 mod keys;
+mod models;
 mod providers;
 mod routing;
 mod tenants;
@@ -18,8 +21,9 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
+    agents_server::AgentsServer, budgets_server::BudgetsServer, channels_server::ChannelsServer,
+    credentials_server::CredentialsServer, files_server::FilesServer, keys_server::KeysServer,
+    models_server::ModelsServer, operations_server::OperationsServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
     sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
@@ -64,6 +68,9 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_encoding_message_size(LARGEST_ARCHIVE),
         )
         .add_service(service!(ProvidersServer, providers::Providers))
+        .add_service(service!(CredentialsServer, credentials::Credentials))
+        .add_service(service!(ModelsServer, models::Models))
+        .add_service(service!(BudgetsServer, budgets::Budgets))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))

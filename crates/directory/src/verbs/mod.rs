@@ -2,6 +2,8 @@
 
 mod accounts;
 mod agents;
+mod catalogue;
+mod credentials;
 mod keys;
 mod providers;
 mod routing;

@@ -7,12 +7,15 @@
 )]
 
 mod answering;
+mod budgets;
+mod catalogue;
 mod commands;
 mod compacting;
 mod failing;
 mod gated;
 mod holding;
 mod idling;
+mod keys;
 mod outages;
 mod queueing;
 mod subagents;

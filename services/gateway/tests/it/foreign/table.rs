@@ -31,7 +31,8 @@ fn bytes(message: impl Message) -> Vec<u8> {
 }
 
 pub fn table() -> Vec<Row> {
-    let doors = [talking(), sessions(), agents(), files(), channels(), routing(), operations()];
+    let doors =
+        [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -212,6 +213,71 @@ fn agents() -> Vec<Try> {
             let (name, state) = ("anna".into(), "suspended".into());
             let tenant = pb::Tenant { name, state, ..Default::default() };
             bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
+        }),
+    ]
+}
+
+/// A further key of Anna's provider.
+pub fn credential(of: &Things) -> pb::PutCredentialRequest {
+    let (provider, name) = (of.provider.clone(), of.credential.clone());
+    let credential = pb::Credential { provider, name, ..Default::default() };
+    pb::PutCredentialRequest {
+        credential: Some(credential),
+        secret: "sk-second".into(),
+        ..Default::default()
+    }
+}
+
+/// A model that is known by its provider's name.
+pub fn model(of: &Things) -> pb::PutModelRequest {
+    let model = format!("{}:one", of.provider);
+    pb::PutModelRequest { model, card: r#"{"context": 9000}"#.into() }
+}
+
+/// A short name of it.
+pub fn alias(of: &Things) -> pb::PutAliasRequest {
+    pb::PutAliasRequest { alias: of.alias.clone(), model: format!("{}:one", of.provider) }
+}
+
+fn models() -> Vec<Try> {
+    vec![
+        ("Credentials/ListCredentials", Is::Shown, |_| bytes(pb::ListCredentialsRequest {})),
+        ("Credentials/PutCredential", Is::Found, |of| bytes(credential(of))),
+        ("Credentials/OrderCredentials", Is::Found, |of| {
+            let (provider, names) = (of.provider.clone(), vec![of.credential.clone()]);
+            bytes(pb::OrderCredentialsRequest { provider, names, strict: true })
+        }),
+        ("Credentials/EnableCredential", Is::Found, |of| {
+            let (provider, name) = (of.provider.clone(), of.credential.clone());
+            bytes(pb::EnableCredentialRequest { provider, name })
+        }),
+        ("Credentials/DeleteCredential", Is::Found, |of| {
+            let (provider, name) = (of.provider.clone(), of.credential.clone());
+            bytes(pb::DeleteCredentialRequest { provider, name })
+        }),
+        ("Models/ListModels", Is::Shown, |_| bytes(pb::ListModelsRequest { own: true })),
+        ("Models/PutModel", Is::Made, |of| bytes(model(of))),
+        ("Models/DeleteModel", Is::Found, |of| {
+            bytes(pb::DeleteModelRequest { model: format!("{}:one", of.provider) })
+        }),
+        ("Models/PutAlias", Is::Made, |of| bytes(alias(of))),
+        ("Models/DeleteAlias", Is::Found, |of| {
+            bytes(pb::DeleteAliasRequest { alias: of.alias.clone() })
+        }),
+        ("Budgets/ListBudgets", Is::Shown, |_| bytes(pb::ListBudgetsRequest {})),
+        ("Budgets/SetBudget", Is::Found, |of| {
+            bytes(pb::SetBudgetRequest { agent: of.agent.clone(), tokens: 1, ..Default::default() })
+        }),
+        ("Budgets/SetBudget", Is::Found, |of| {
+            let agent = of.agent_name.clone();
+            bytes(pb::SetBudgetRequest { agent, tokens: 1, ..Default::default() })
+        }),
+        ("Budgets/UnsetBudget", Is::Found, |of| {
+            bytes(pb::UnsetBudgetRequest { agent: of.agent.clone() })
+        }),
+        ("Budgets/GetUsage", Is::Shown, |_| bytes(pb::GetUsageRequest::default())),
+        ("Budgets/GetUsage", Is::Found, |of| {
+            bytes(pb::GetUsageRequest { agent: of.agent_name.clone(), ..Default::default() })
         }),
     ]
 }
