@@ -21,6 +21,7 @@
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `files.rs` | the agent's files, as its tools see them |
+//! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -52,6 +53,7 @@ mod journal;
 mod mesh;
 mod pool;
 mod reply;
+mod shell;
 mod subagents;
 mod take;
 mod think;
@@ -61,4 +63,4 @@ mod upkeep;
 mod worker;
 
 pub use app::App;
-pub use config::{Config, Runner};
+pub use config::{Config, Runner, Scratch};

@@ -15,6 +15,7 @@ mod holding;
 mod idling;
 mod outages;
 mod queueing;
+mod shell;
 mod subagents;
 mod surviving;
 mod tools;
