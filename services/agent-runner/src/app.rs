@@ -27,6 +27,7 @@ use crate::{
     mesh::Inside,
     pool::{self, Pool},
     prompts::Prompts,
+    shell::{self, Shell},
     subagents, upkeep,
     worker::{Toolbox, Worker},
 };
@@ -46,6 +47,7 @@ pub struct App {
     held: Arc<Held>,
     tools: Registry,
     workspaces: Workspaces,
+    shell: Option<Shell>,
 }
 
 impl App {
@@ -68,12 +70,22 @@ impl App {
         let held_here = Arc::clone(&held);
         let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
         let mesh = Arc::new(mesh);
-        let tools = Registry::of_mesh(Arc::clone(&mesh))
+        let parts = shell::Parts {
+            workspaces: workspaces.clone(),
+            held: Arc::clone(&held),
+            sessions: sessions.clone(),
+            bus: bus.clone(),
+        };
+        let shell = Shell::open(&config.runner, parts).await?;
+        let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
+        if let Some(shell) = &shell {
+            tools = tools.with_commands(Arc::new(shell.clone()));
+        }
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -89,6 +101,7 @@ impl App {
             held,
             tools,
             workspaces,
+            shell,
         })
     }
 
@@ -140,6 +153,7 @@ impl App {
             held,
             tools,
             workspaces,
+            shell,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -170,7 +184,7 @@ impl App {
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
-                let outcome = run(&worker, &pools, readiness, database, &stop).await;
+                let outcome = run(&worker, &pools, shell, readiness, database, &stop).await;
                 bus.flush().await;
                 ended.cancel();
                 outcome
@@ -185,6 +199,7 @@ impl App {
 async fn run(
     worker: &Arc<Worker>,
     pools: &Pools,
+    shell: Option<Shell>,
     readiness: Readiness,
     database: holdfast_kit::Check,
     stop: &CancellationToken,
@@ -203,6 +218,14 @@ async fn run(
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
+    if let Some(shell) = shell.clone() {
+        loops.spawn(shell.clone().tidy(stop.clone()));
+        let stop = stop.clone();
+        loops.spawn(async move {
+            stop.cancelled().await;
+            shell.drain().await;
+        });
+    }
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -223,6 +246,10 @@ async fn run(
                 }
             }
         }
+    }
+    if let Some(shell) = shell {
+        // What the last steps began.
+        shell.drain().await;
     }
     leases.cancel();
     while loops.join_next().await.is_some() {}

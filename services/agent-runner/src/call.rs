@@ -27,6 +27,7 @@ impl Turn<'_> {
     /// Makes these calls, at once if they are several, and stores what came of them.
     pub(crate) async fn call(&mut self, brief: &Brief, calls: &[ToolCall]) -> Result<(), Error> {
         self.before_effect().await?;
+        self.sit_down(brief);
         let acts: Vec<Entry> = calls
             .iter()
             .map(|call| (call, self.worker.tools.effect(&call.tool)))
@@ -37,7 +38,6 @@ impl Turn<'_> {
             self.append(acts).await?;
             self.before_effect().await?;
         }
-        self.sit_down(brief);
         fail::point("runner.before_call").await;
         let began = Instant::now();
         let made = join_all(calls.iter().map(|call| self.make(brief, call)));
@@ -60,7 +60,9 @@ impl Turn<'_> {
 
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
+        let judge = self.worker.tools.judge(self.subject(brief));
         let mut desk = self.hold.desk();
+        desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
         desk.audience = audience(self.kind, brief.dm_scope);
     }
@@ -125,19 +127,22 @@ impl Turn<'_> {
 
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
+        self.worker.tools.allowed(&self.subject(brief))
+    }
+
+    /// Who speaks in this turn, and where, for the policy.
+    fn subject(&self, brief: &Brief) -> Subject {
         let desk = self.hold.desk();
         let place = desk.place.as_ref();
         let mut lists = self.journal.narrowed();
         lists.extend(brief.tools.clone());
-        let subject = Subject {
+        Subject {
             is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
             channel: place.map(|place| place.channel.clone()),
             chat: place.map(|place| place.chat.clone()),
             model: Some(brief.model_id.clone()),
             messages: lists,
             ..Subject::new(self.kind)
-        };
-        drop(desk);
-        self.worker.tools.allowed(&subject)
+        }
     }
 }

@@ -24,6 +24,7 @@
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
 //! | `budget.rs` | what may be used in a day |
+//! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -59,6 +60,7 @@ mod mesh;
 mod pool;
 mod prompts;
 mod reply;
+mod shell;
 mod subagents;
 mod take;
 mod think;
@@ -68,4 +70,4 @@ mod upkeep;
 mod worker;
 
 pub use app::App;
-pub use config::{Config, Runner};
+pub use config::{Config, Runner, Scratch};

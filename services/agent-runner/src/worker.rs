@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held, prompts::Prompts};
+use crate::{agents::Agents, config::Runner, held::Held, prompts::Prompts, shell::Judge};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) struct Worker {
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     registry: Registry,
-    policy: Compiled,
+    policy: Arc<Compiled>,
 }
 
 impl Toolbox {
@@ -61,7 +61,7 @@ impl Toolbox {
         }
         let own = policy::Settings::default();
         let policy = Compiled::new(Arc::new(catalog), &Defaults::default(), &own, &own)?;
-        Ok(Self { registry, policy })
+        Ok(Self { registry, policy: Arc::new(policy) })
     }
 
     /// The tools, to call them.
@@ -72,6 +72,11 @@ impl Toolbox {
     /// The tools that a turn may use.
     pub(crate) fn allowed(&self, subject: &Subject) -> Allowed {
         Allowed::only(self.policy.view(subject).offered())
+    }
+
+    /// What the policy says of a turn's commands.
+    pub(crate) fn judge(&self, subject: Subject) -> Judge {
+        Judge::new(Arc::clone(&self.policy), subject)
     }
 
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.

@@ -18,6 +18,7 @@ mod idling;
 mod keys;
 mod outages;
 mod queueing;
+mod shell;
 mod subagents;
 mod surviving;
 mod tools;
