@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `provider`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -29,6 +29,7 @@ pub mod channel;
 mod directory;
 mod error;
 mod key;
+mod mcp;
 mod pattern;
 mod provider;
 mod routing;
@@ -45,6 +46,7 @@ pub use agent::{Agent, AgentCard, NewAgent, Settings};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
 pub use provider::{ModelChoice, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};

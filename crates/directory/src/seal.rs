@@ -67,6 +67,8 @@ pub enum Purpose<'a> {
     ProviderKey(&'a str),
     /// The secrets of that channel account.
     AccountSecrets(AccountId),
+    /// The headers or variables of the MCP server of that name.
+    McpSecrets(&'a str),
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -140,6 +142,7 @@ impl DataKey {
         let what = match purpose {
             Purpose::ProviderKey(_) => "a provider's key",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
+            Purpose::McpSecrets(_) => "an mcp server's secrets",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -150,6 +153,7 @@ impl DataKey {
             Purpose::AccountSecrets(account) => {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
             }
+            Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
         }
     }
 }

@@ -15,7 +15,9 @@
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has: adding one is [`Registry::with`]. What they know of
+//! those that an agent has: adding one is [`Registry::with`]. Those that others
+//! bring while the mesh runs are [`Dynamic`] and join a registry for a while
+//! ([`Registry::joined_by`]). What they know of
 //! the mesh they ask of [`Mesh`], and of the agent's files of [`Files`]; the
 //! runner implements both. What others wrote is marked by [`untrusted`] before
 //! a model reads it.
@@ -24,6 +26,7 @@ mod agents_list;
 mod alias;
 mod allowed;
 mod disclosure;
+mod dynamic;
 mod files;
 mod mesh;
 mod message;
@@ -41,6 +44,7 @@ mod web;
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
 pub use disclosure::DIRECT;
+pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
@@ -60,5 +64,6 @@ pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+    DuckDuckGo, Guard, Keyed, Perplexity, Refused, Search, SearchProvider, Searxng, Web, WebFetch,
+    WebSearch,
 };

@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod bindings;
 pub(crate) mod identities;
 pub(crate) mod keys;
+pub(crate) mod mcp_servers;
 pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod tenants;

@@ -3,6 +3,7 @@
 mod accounts;
 mod agents;
 mod keys;
+mod mcp_servers;
 mod providers;
 mod routing;
 mod tenants;
