@@ -24,6 +24,7 @@ use crate::{
     heartbeat,
     held::Held,
     http,
+    mcp::{self, Mcp},
     mesh::Inside,
     pool::{self, Pool},
     subagents, upkeep,
@@ -45,6 +46,7 @@ pub struct App {
     held: Arc<Held>,
     tools: Registry,
     workspaces: Workspaces,
+    mcp: Mcp,
 }
 
 impl App {
@@ -73,6 +75,8 @@ impl App {
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
+        let walls = config.runner.sandbox.clone();
+        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -88,6 +92,7 @@ impl App {
             held,
             tools,
             workspaces,
+            mcp,
         })
     }
 
@@ -139,6 +144,7 @@ impl App {
             held,
             tools,
             workspaces,
+            mcp,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -151,7 +157,8 @@ impl App {
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            tools: Toolbox::new(tools)?,
+            tools: Arc::new(Toolbox::new(tools)?),
+            mcp,
             held,
             wake: Notify::new(),
             events: Notify::new(),
@@ -201,6 +208,8 @@ async fn run(
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::answer(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::tidy(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -222,6 +231,7 @@ async fn run(
             }
         }
     }
+    worker.mcp.end().await;
     leases.cancel();
     while loops.join_next().await.is_some() {}
     Ok(())

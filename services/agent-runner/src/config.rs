@@ -90,6 +90,12 @@ pub struct Runner {
     /// What tools may do on the web.
     pub web: Web,
 
+    /// Where commands run, and within which limits.
+    pub sandbox: holdfast_sandbox::Config,
+
+    /// Others' tools: MCP servers.
+    pub mcp: crate::mcp::Config,
+
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
@@ -115,6 +121,8 @@ impl Default for Runner {
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
             web: Web::default(),
+            sandbox: holdfast_sandbox::Config::default(),
+            mcp: crate::mcp::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }
@@ -155,6 +163,8 @@ impl Runner {
             self.model_timeout,
             self.turn_deadline
         );
+        self.sandbox.check()?;
+        self.mcp.check()?;
         Ok(())
     }
 }

@@ -22,6 +22,7 @@
 //! | `deltas.rs` | the reply as it is written |
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -49,6 +50,7 @@ mod held;
 mod http;
 mod intake;
 mod journal;
+mod mcp;
 mod mesh;
 mod pool;
 mod reply;
@@ -62,3 +64,4 @@ mod worker;
 
 pub use app::App;
 pub use config::{Config, Runner};
+pub use mcp::Config as McpConfig;
