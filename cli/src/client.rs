@@ -4,7 +4,8 @@ use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
+    keys_client::KeysClient,
+    mcp_servers_client::McpServersClient, messages_client::MessagesClient, operations_client::OperationsClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
@@ -90,6 +91,10 @@ impl Client {
 
     pub fn providers(&self) -> ProvidersClient<Channel> {
         ProvidersClient::new(self.channel.clone())
+    }
+
+    pub fn mcp_servers(&self) -> McpServersClient<Channel> {
+        McpServersClient::new(self.channel.clone())
     }
 
     pub fn keys(&self) -> KeysClient<Channel> {

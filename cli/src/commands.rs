@@ -10,6 +10,7 @@ mod deliveries;
 mod files;
 mod given;
 mod keys;
+mod mcp;
 mod providers;
 mod routing;
 mod runs;
@@ -39,6 +40,9 @@ pub enum Caller {
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
+    /// Give agents the tools of MCP servers
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Make and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -74,6 +78,7 @@ impl Caller {
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
+            Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,

@@ -1,13 +1,14 @@
 //! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
-//! channels, routing, sessions, operations.
+//! channels, routing, MCP servers, sessions, operations.
 //!
 //! To put them behind the door: make one [`State`] and call [`add_services`].
 //! Handlers parse, call and convert; they decide nothing but who may.
 
 mod accounts;
-mod agents;
-mod files;
+pub mod agents;
+pub mod files;
 mod keys;
+mod mcp_servers;
 mod providers;
 mod routing;
 mod tenants;
@@ -19,7 +20,7 @@ use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
+    keys_server::KeysServer, mcp_servers_server::McpServersServer, operations_server::OperationsServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
     sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
@@ -65,6 +66,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         )
         .add_service(service!(ProvidersServer, providers::Providers))
         .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
