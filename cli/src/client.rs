@@ -4,10 +4,9 @@ use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient,
-    mcp_servers_client::McpServersClient, messages_client::MessagesClient, operations_client::OperationsClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, tenants_client::TenantsClient,
+    keys_client::KeysClient, mcp_servers_client::McpServersClient, messages_client::MessagesClient,
+    operations_client::OperationsClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,

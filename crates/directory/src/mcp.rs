@@ -111,7 +111,9 @@ impl NewMcpServer {
     pub(crate) fn check(&self) -> Result<(), Error> {
         check_name(&self.name)?;
         if self.agents.len() > MOST_AGENTS {
-            return Err(refuse(format!("`agents` has {MOST_AGENTS} at most: leave it empty for all")));
+            return Err(refuse(format!(
+                "`agents` has {MOST_AGENTS} at most: leave it empty for all"
+            )));
         }
         let secrets = self.secrets.iter().flatten();
         let secrets = secrets.map(|(name, value)| (name.as_str(), value.expose_secret()));
@@ -248,8 +250,7 @@ mod tests {
 
     fn stdio(command: &str, args: &[&str]) -> NewMcpServer {
         let args = args.iter().map(|&arg| arg.to_owned()).collect();
-        let transport =
-            McpTransport::Stdio { command: command.to_owned(), args, network: false };
+        let transport = McpTransport::Stdio { command: command.to_owned(), args, network: false };
         NewMcpServer { transport, ..http("") }
     }
 

@@ -84,7 +84,8 @@ impl Content {
             ContentBlock::Text(text) => Self::Text(text.text),
             ContentBlock::Image(image) => {
                 let (size, media_type) = (image.data.len(), image.mime_type);
-                let data = (size <= LARGEST_IMAGE).then(|| STANDARD.decode(&image.data).ok()).flatten();
+                let data =
+                    (size <= LARGEST_IMAGE).then(|| STANDARD.decode(&image.data).ok()).flatten();
                 match data.filter(|_| media_type.starts_with("image/") && media_type.len() < 64) {
                     Some(data) => Self::Image { media_type, data },
                     None => Self::Text(format!("[a picture of {size} bytes that cannot be shown]")),

@@ -29,8 +29,7 @@ use rmcp::{
     },
     service::{NotificationContext, RunningService},
     transport::{
-        IntoTransport, StreamableHttpClientTransport,
-        async_rw::AsyncRwTransport,
+        IntoTransport, StreamableHttpClientTransport, async_rw::AsyncRwTransport,
         streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
@@ -41,10 +40,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{
-    Answer, Error, Tool,
-    tool::MOST_TOOLS,
-};
+use crate::{Answer, Error, Tool, tool::MOST_TOOLS};
 
 /// The most pages of a list of tools that are asked for.
 const MOST_PAGES: usize = 32;
@@ -184,9 +180,7 @@ async fn within<T>(patience: Duration, doing: impl Future<Output = T>) -> Result
     timeout(patience, doing).await.map_err(|_| Error::Silent { waited: patience })
 }
 
-fn sendable(
-    headers: &[(String, SecretString)],
-) -> Result<HashMap<HeaderName, HeaderValue>, Error> {
+fn sendable(headers: &[(String, SecretString)]) -> Result<HashMap<HeaderName, HeaderValue>, Error> {
     let header = |(name, value): &(String, SecretString)| {
         let wrong = || Error::Header(name.chars().take(80).collect());
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong())?;

@@ -42,7 +42,9 @@ pub enum Error {
     #[error("it does not speak the protocol: {0}")]
     Garbled(String),
     /// A header cannot be sent.
-    #[error("the header `{0}` cannot be sent: its name or value is no header's, or it is the protocol's own")]
+    #[error(
+        "the header `{0}` cannot be sent: its name or value is no header's, or it is the protocol's own"
+    )]
     Header(String),
 }
 

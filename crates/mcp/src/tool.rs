@@ -38,7 +38,8 @@ impl Tool {
     /// `None` if no model could be told of it.
     pub(crate) fn read(tool: rmcp::model::Tool) -> Option<Self> {
         let name = tool.name.into_owned();
-        let is_name = (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
+        let is_name =
+            (1..=LONGEST_NAME).contains(&name.len()) && !name.chars().any(char::is_control);
         let description = tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default();
         let mut input = tool.input_schema.as_ref().clone();
         for needless in ["$schema", "title"] {
@@ -125,7 +126,14 @@ mod tests {
     #[test]
     fn no_two_tools_share_a_name_and_none_is_too_long() {
         let long = "x".repeat(100);
-        let all = [("a", "b-c"), ("a", "b_c"), ("a_b", "c"), ("a", long.as_str()), ("a", "é"), ("a", "_")];
+        let all = [
+            ("a", "b-c"),
+            ("a", "b_c"),
+            ("a_b", "c"),
+            ("a", long.as_str()),
+            ("a", "é"),
+            ("a", "_"),
+        ];
 
         let found = names(all);
         let mut back = all;

@@ -49,7 +49,10 @@ use self::{
     process::Walls,
     tool::McpTool,
 };
-use crate::{error::Error, worker::{Toolbox, Worker}};
+use crate::{
+    error::Error,
+    worker::{Toolbox, Worker},
+};
 
 /// For how long what a tenant has set up is believed to be what it was.
 const KEPT: Duration = Duration::from_secs(5);
@@ -243,9 +246,9 @@ impl fmt::Debug for Mcp {
 fn brought(links: &[Arc<Link>]) -> (Brought, Vec<(String, String)>) {
     let seen: Vec<(&Arc<Link>, Arc<Vec<Tool>>)> =
         links.iter().map(|link| (link, link.seen())).collect();
-    let all = seen.iter().flat_map(|(link, tools)| {
-        tools.iter().map(|tool| (link.name(), tool.name.as_str()))
-    });
+    let all = seen
+        .iter()
+        .flat_map(|(link, tools)| tools.iter().map(|tool| (link.name(), tool.name.as_str())));
     let names = holdfast_mcp::names(all);
     let (mut tools, mut origins) = (Vec::<Arc<dyn Dynamic>>::new(), Vec::new());
     for (name, (server, tool)) in names {
@@ -316,7 +319,8 @@ pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
 
 /// Keeps connections no longer than they are used, until `stop`.
 pub(crate) async fn tidy(worker: Arc<Worker>, stop: CancellationToken) {
-    let every = (worker.config.mcp.idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(30));
+    let every =
+        (worker.config.mcp.idle / 4).clamp(Duration::from_millis(100), Duration::from_secs(30));
     loop {
         tokio::select! {
             () = tokio::time::sleep(every) => worker.mcp.tidy().await,

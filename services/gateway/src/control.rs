@@ -20,9 +20,9 @@ use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, mcp_servers_server::McpServersServer, operations_server::OperationsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+    keys_server::KeysServer, mcp_servers_server::McpServersServer,
+    operations_server::OperationsServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};

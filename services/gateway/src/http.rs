@@ -23,8 +23,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     auth::Doorman,
-    edge,
-    mcp,
+    edge, mcp,
     openai::{self, OpenAi, Refusal},
 };
 

@@ -100,11 +100,7 @@ impl Serve for Mesh {
     type Who = Caller;
 
     fn about(&self) -> About {
-        About {
-            name: "holdfast",
-            version: env!("CARGO_PKG_VERSION"),
-            instructions: INSTRUCTIONS,
-        }
+        About { name: "holdfast", version: env!("CARGO_PKG_VERSION"), instructions: INSTRUCTIONS }
     }
 
     fn tools(&self, who: &Caller) -> Vec<Offered> {
@@ -224,14 +220,8 @@ impl Mesh {
     async fn write_file(&self, who: Caller, input: Value) -> Result<Value, Status> {
         let WriteFile { agent, path, content, base_hash, reason } = read(input)?;
         let content = content.into_bytes();
-        let asked = pb::WriteFileRequest {
-            agent,
-            path,
-            content,
-            base_hash,
-            reason,
-            ..Default::default()
-        };
+        let asked =
+            pb::WriteFileRequest { agent, path, content, base_hash, reason, ..Default::default() };
         let written = Files(self.state.clone()).write_file(by(who, asked)).await?.into_inner();
         Ok(json!({ "revision": written.revision }))
     }

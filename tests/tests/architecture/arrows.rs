@@ -43,7 +43,17 @@ const VENDORS: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
     ("axum", &["agent-runner", "channel-bridge", "gateway", "holdfast-testkit", TESTS]),
-    ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-mcp", "holdfast-tools", TESTS]),
+    (
+        "reqwest",
+        &[
+            "agent-runner",
+            "channel-bridge",
+            "holdfast-llm",
+            "holdfast-mcp",
+            "holdfast-tools",
+            TESTS,
+        ],
+    ),
     ("rmcp", &["holdfast-mcp", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];

@@ -69,9 +69,7 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<McpServe
 }
 
 /// Those that are used, and what is sealed for each.
-pub(crate) async fn enabled(
-    tx: &mut TenantTx,
-) -> Result<Vec<(McpServer, Option<Vec<u8>>)>, Error> {
+pub(crate) async fn enabled(tx: &mut TenantTx) -> Result<Vec<(McpServer, Option<Vec<u8>>)>, Error> {
     const SQL: &str = "select name, url, command, args, network, secret_names, agents, enabled, \
                        version, secrets from control.mcp_servers \
                        where tenant_id = $1 and enabled order by name";

@@ -166,10 +166,9 @@ impl Dynamic for Brings {
 
 fn joined(tools: Vec<Brings>, away: &[(&str, &str)]) -> Registry {
     let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Dynamic>).collect();
-    let away = away.iter().map(|(prefix, why)| Away {
-        prefix: (*prefix).to_owned(),
-        why: (*why).to_owned(),
-    });
+    let away = away
+        .iter()
+        .map(|(prefix, why)| Away { prefix: (*prefix).to_owned(), why: (*why).to_owned() });
     let brought = Brought { tools, away: away.collect(), unseen: false };
     self::tools().disclosing(["exec"]).joined_by(brought)
 }
@@ -179,7 +178,10 @@ async fn what_others_bring_is_found_described_and_called_like_any_tool() {
     let tools = joined(vec![Brings("mcp_x_frob", Effect::Reads)], &[]);
     let ask = |name, input| tools.call(call(), name, input);
 
-    assert_eq!(said(ask(SEARCH, r#"{"query":"widget"}"#).await), "- mcp_x_frob: Frob the widget.\n");
+    assert_eq!(
+        said(ask(SEARCH, r#"{"query":"widget"}"#).await),
+        "- mcp_x_frob: Frob the widget.\n"
+    );
     assert!(said(ask(DESCRIBE, r#"{"name":"mcp_x_frob"}"#).await).contains("Frob the widget."));
     assert_eq!(said(ask("mcp_x_frob", r#"{"a":1}"#).await), r#"frobbed {"a":1}"#);
     assert_eq!(tools.effect("mcp_x_frob"), Effect::Reads);

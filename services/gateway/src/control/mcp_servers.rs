@@ -125,9 +125,7 @@ fn server_of(server: McpServer) -> pb::McpServer {
         ..pb::McpServer::default()
     };
     match server.transport {
-        McpTransport::Http { url } => {
-            pb::McpServer { transport: "http".to_owned(), url, ..shown }
-        }
+        McpTransport::Http { url } => pb::McpServer { transport: "http".to_owned(), url, ..shown },
         McpTransport::Stdio { command, args, network } => {
             pb::McpServer { transport: "stdio".to_owned(), command, args, network, ..shown }
         }

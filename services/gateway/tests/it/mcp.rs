@@ -6,9 +6,7 @@ use holdfast_proto::gateway::v1::{self as pb, mcp_servers_client::McpServersClie
 use rmcp::{
     ClientHandler, RoleClient, ServiceExt as _,
     model::{CallToolRequestParams, CallToolResult, ProgressNotificationParam},
-    service::{
-        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService,
-    },
+    service::{ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService},
     transport::{
         StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
@@ -186,7 +184,8 @@ async fn a_page_of_another_origin_is_refused_unless_the_operator_lists_it() {
 
 #[tokio::test]
 async fn what_is_wrong_is_told_and_a_request_has_its_bounds() {
-    let world = World::start_with(|config| config.gateway.answer_timeout = Duration::from_millis(300));
+    let world =
+        World::start_with(|config| config.gateway.answer_timeout = Duration::from_millis(300));
     let world = world.await.unwrap();
     let client = connect(&world, &world.anna).await.unwrap();
 
