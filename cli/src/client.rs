@@ -3,9 +3,15 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, budgets_client::BudgetsClient, channels_client::ChannelsClient,
-    credentials_client::CredentialsClient, files_client::FilesClient, keys_client::KeysClient,
-    messages_client::MessagesClient, models_client::ModelsClient,
+agents_client::AgentsClient,
+budgets_client::BudgetsClient,
+channels_client::ChannelsClient,
+credentials_client::CredentialsClient,
+files_client::FilesClient,
+keys_client::KeysClient,
+messages_client::MessagesClient,
+models_client::ModelsClient,
+mcp_servers_client::McpServersClient,
     operations_client::OperationsClient, providers_client::ProvidersClient,
     routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
@@ -103,6 +109,10 @@ impl Client {
 
     pub fn budgets(&self) -> BudgetsClient<Channel> {
         BudgetsClient::new(self.channel.clone())
+    }
+
+    pub fn mcp_servers(&self) -> McpServersClient<Channel> {
+        McpServersClient::new(self.channel.clone())
     }
 
     pub fn keys(&self) -> KeysClient<Channel> {

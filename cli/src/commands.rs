@@ -12,6 +12,7 @@ mod deliveries;
 mod files;
 mod given;
 mod keys;
+mod mcp;
 mod models;
 mod providers;
 mod routing;
@@ -54,6 +55,9 @@ pub enum Caller {
     Budgets(budgets::Budgets),
     /// What turns took and cost
     Usage(usage::Usage),
+    /// Give agents the tools of MCP servers
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Make and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -93,6 +97,7 @@ impl Caller {
             Self::Models(command) => command.run(client, screen).await,
             Self::Budgets(command) => command.run(client, screen).await,
             Self::Usage(command) => command.run(client, screen).await,
+            Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,

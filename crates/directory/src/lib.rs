@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `credential`, `catalogue`, `budget`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `provider`, `credential`, `catalogue`, `budget`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -32,6 +32,7 @@ mod credential;
 mod directory;
 mod error;
 mod key;
+mod mcp;
 mod pattern;
 mod provider;
 mod routing;
@@ -51,6 +52,7 @@ pub use credential::{CredentialCard, CredentialKind, Keys, NewCredential, OWN_KE
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
 pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};

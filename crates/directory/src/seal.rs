@@ -74,6 +74,8 @@ pub enum Purpose<'a> {
     },
     /// The secrets of that channel account.
     AccountSecrets(AccountId),
+    /// The headers or variables of the MCP server of that name.
+    McpSecrets(&'a str),
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -148,6 +150,7 @@ impl DataKey {
             Purpose::ProviderKey(_) => "a provider's key",
             Purpose::Credential { .. } => "a credential",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
+            Purpose::McpSecrets(_) => "an mcp server's secrets",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -163,6 +166,7 @@ impl DataKey {
             Purpose::AccountSecrets(account) => {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
             }
+            Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
         }
     }
 }

@@ -16,10 +16,12 @@
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has: adding one is [`Registry::with`]. What they know of
-//! the mesh they ask of [`Mesh`], of the agent's files of [`Files`], and what runs
-//! of [`Commands`]; the runner implements all three. What others wrote is marked by [`untrusted`] before
-//! a model reads it.
+//! those that an agent has: adding one is [`Registry::with`]. Those that others
+//! bring while the mesh runs are [`Dynamic`] and join a registry for a while
+//! ([`Registry::joined_by`]). What they know of the mesh they ask of [`Mesh`], of
+//! the agent's files of [`Files`], and what runs of [`Commands`]; the runner
+//! implements all three. What others wrote is marked by [`untrusted`] before a
+//! model reads it.
 
 mod agents_list;
 mod alias;
@@ -27,6 +29,7 @@ mod allowed;
 mod approval;
 mod commands;
 mod disclosure;
+mod dynamic;
 mod files;
 mod mesh;
 mod message;
@@ -49,6 +52,7 @@ pub use commands::{
     Ran, Stands, Written,
 };
 pub use disclosure::DIRECT;
+pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
@@ -68,5 +72,6 @@ pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+    DuckDuckGo, Guard, Keyed, Perplexity, Refused, Search, SearchProvider, Searxng, Web, WebFetch,
+    WebSearch,
 };

@@ -24,6 +24,7 @@ use crate::{
     heartbeat,
     held::Held,
     http,
+    mcp::{self, Mcp},
     mesh::Inside,
     pool::{self, Pool},
     prompts::Prompts,
@@ -48,6 +49,7 @@ pub struct App {
     tools: Registry,
     workspaces: Workspaces,
     shell: Option<Shell>,
+    mcp: Mcp,
 }
 
 impl App {
@@ -86,6 +88,8 @@ impl App {
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
         }
+        let walls = config.runner.sandbox.clone();
+        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -101,7 +105,8 @@ impl App {
             held,
             tools,
             workspaces,
-            shell,
+shell,
+mcp,
         })
     }
 
@@ -153,7 +158,8 @@ impl App {
             held,
             tools,
             workspaces,
-            shell,
+shell,
+mcp,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -166,8 +172,9 @@ impl App {
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            tools: Toolbox::new(tools)?,
             prompts: Prompts::default(),
+            tools: Arc::new(Toolbox::new(tools)?),
+            mcp,
             held,
             wake: Notify::new(),
             events: Notify::new(),
@@ -226,6 +233,8 @@ async fn run(
             shell.drain().await;
         });
     }
+    loops.spawn(mcp::answer(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::tidy(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -251,6 +260,7 @@ async fn run(
         // What the last steps began.
         shell.drain().await;
     }
+    worker.mcp.end().await;
     leases.cancel();
     while loops.join_next().await.is_some() {}
     Ok(())

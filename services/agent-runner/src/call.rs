@@ -30,7 +30,7 @@ impl Turn<'_> {
         self.sit_down(brief);
         let acts: Vec<Entry> = calls
             .iter()
-            .map(|call| (call, self.worker.tools.effect(&call.tool)))
+            .map(|call| (call, self.tools.effect(&call.tool)))
             .filter(|(_, effect)| *effect == Effect::Acts)
             .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
             .collect();
@@ -49,7 +49,7 @@ impl Turn<'_> {
         self.clock.tools += began.elapsed();
         fail::point("runner.after_call").await;
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
-        let reads = calls.iter().all(|call| self.worker.tools.effect(&call.tool) == Effect::Reads);
+        let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
         if reads && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
             return Ok(());
@@ -69,7 +69,7 @@ impl Turn<'_> {
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         // Names that no tool has come from the model: they may say anything.
-        let tool = self.worker.tools.known(&call.tool).unwrap_or("unknown");
+        let tool = self.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
@@ -84,7 +84,7 @@ impl Turn<'_> {
         span.record("failed", failed);
         metrics::histogram!(
             "holdfast_runner_tool_duration_seconds",
-            "tool" => tool.to_owned(),
+            "tool" => self.tools.label(&call.tool),
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
@@ -93,7 +93,7 @@ impl Turn<'_> {
     }
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
-        let registry = self.worker.tools.registry();
+        let registry = self.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
         let step = thoughts(self.journal.turn()).saturating_sub(1);
@@ -117,7 +117,7 @@ impl Turn<'_> {
             return result;
         }
         cancelled.cancel();
-        Err(ToolError::Tell(match self.worker.tools.effect(&call.tool) {
+        Err(ToolError::Tell(match self.tools.effect(&call.tool) {
             Effect::Acts => UNKNOWN_OUTCOME.to_owned(),
             Effect::Reads | Effect::Writes => {
                 format!("the call took longer than {} s and was given up", limit.as_secs())
@@ -127,7 +127,7 @@ impl Turn<'_> {
 
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        self.worker.tools.allowed(&self.subject(brief))
+        self.tools.allowed(&self.subject(brief))
     }
 
     /// Who speaks in this turn, and where, for the policy.

@@ -26,6 +26,7 @@
 //! | `budget.rs` | what may be used in a day |
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -56,6 +57,7 @@ mod held;
 mod http;
 mod intake;
 mod journal;
+mod mcp;
 mod mesh;
 mod pool;
 mod prompts;
@@ -71,3 +73,4 @@ mod worker;
 
 pub use app::App;
 pub use config::{Config, Runner, Scratch};
+pub use mcp::Config as McpConfig;

@@ -137,7 +137,7 @@ impl Turn<'_> {
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
-            let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
+            let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
             tools = match brief.tools {
                 Some(_) => registry.specs(),

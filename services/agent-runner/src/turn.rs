@@ -31,10 +31,11 @@ use crate::{
     held::{Hold, Signal},
     intake::{Intake, intake},
     journal::Journal,
+    mcp::{self, Look},
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
-    worker::Worker,
+    worker::{Toolbox, Worker},
 };
 
 /// A turn on its way.
@@ -46,6 +47,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) agent: AgentId,
     /// The task, if this is a subagent's session.
     pub(crate) task: Option<Subagent>,
+    /// The tools that there are, as they were looked up at the last step.
+    pub(crate) tools: Arc<Toolbox>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
     pub(crate) journal: Journal,
@@ -115,6 +118,7 @@ impl<'w> Turn<'w> {
             run: begun.run,
             agent: loaded.agent,
             task,
+            tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
             journal,
             key: loaded.key,
@@ -149,9 +153,10 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.is_over().await? {
                 return Ok(completed);
             }
+            self.look_up_tools(brief, limits).await?;
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
-            let effect = |name: &str| self.worker.tools.effect(name);
+            let effect = |name: &str| self.tools.effect(name);
             let done = match next(self.journal.entries(), limits, effect) {
                 Step::Rest => return self.put_down().await,
                 Step::Think => self.think(brief, true).instrument(span).await?,
@@ -182,6 +187,26 @@ impl<'w> Turn<'w> {
                 return Ok(completed);
             }
         }
+    }
+
+    /// Looks up which tools there are. What servers bring is found out when it is asked for.
+    async fn look_up_tools(&mut self, brief: &Brief, limits: Limits) -> Result<(), Error> {
+        let effect = |name: &str| self.tools.effect(name);
+        let look = match next(self.journal.entries(), limits, effect) {
+            Step::Call(calls) if calls.iter().any(|call| mcp::is_asked_for_by(&call.tool)) => {
+                Look::First
+            }
+            Step::Think if brief.tools.as_deref().is_some_and(mcp::is_named_in) => Look::First,
+            _ => Look::No,
+        };
+        let (worker, tenant) = (self.worker, self.hold.claim.tenant);
+        let found = worker.mcp.toolbox(&worker.tools, tenant, brief.agent, look);
+        self.tools = tokio::select! {
+            found = found => found?,
+            () = self.hold.lost.cancelled() => return Err(Error::Lost),
+            () = worker.giving_up.cancelled() => return Err(Error::AskedBack),
+        };
+        Ok(())
     }
 
     /// Ends the turn of a task whose end was announced, or that has used up what it may.

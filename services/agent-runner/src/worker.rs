@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Subject};
+use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin, Subject};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
-use holdfast_tools::{Allowed, Registry};
+use holdfast_tools::{Allowed, Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held, prompts::Prompts, shell::Judge};
+use crate::{agents::Agents, config::Runner, held::Held, mcp::Mcp, prompts::Prompts, shell::Judge};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -25,8 +25,10 @@ pub(crate) struct Worker {
     pub(crate) agents: Agents,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
-    pub(crate) tools: Toolbox,
     pub(crate) prompts: Prompts,
+    /// The tools of every agent; a turn may have more.
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) mcp: Mcp,
     pub(crate) held: Arc<Held>,
     /// There may be sessions to claim.
     pub(crate) wake: Notify,
@@ -54,7 +56,28 @@ impl Toolbox {
     ///
     /// If the policy names what no tool could be called.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
-        let tools = registry.specs().into_iter().map(|spec| policy::Tool::native(&spec.name));
+        Self::with(registry, &[])
+    }
+
+    /// These tools and those that MCP servers bring, with (tool, server) of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn joined_by(
+        &self,
+        brought: Brought,
+        origins: &[(String, String)],
+    ) -> Result<Self, policy::Error> {
+        Self::with(self.registry.joined_by(brought), origins)
+    }
+
+    fn with(registry: Registry, origins: &[(String, String)]) -> Result<Self, policy::Error> {
+        let tool = |name: String| match origins.iter().find(|(tool, _)| *tool == name) {
+            Some((_, server)) => policy::Tool { name, origin: Origin::Mcp(server.clone()) },
+            None => policy::Tool { name, origin: Origin::Native },
+        };
+        let tools = registry.specs().into_iter().map(|spec| tool(spec.name));
         let (catalog, warnings) = Catalog::new(tools);
         for warning in warnings {
             warn!(%warning, "a tool was left out");
@@ -80,8 +103,17 @@ impl Toolbox {
     }
 
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.
-    pub(crate) fn known(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn known(&self, name: &str) -> Option<&str> {
         self.registry.canonical(name)
+    }
+
+    /// What calls of a tool are counted under: what servers bring is counted together.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match self.known(name) {
+            Some(known) if self.registry.is_brought(known) => "mcp".to_owned(),
+            Some(known) => known.to_owned(),
+            None => "unknown".to_owned(),
+        }
     }
 
     /// What a call may change: anything, unless the tool says otherwise.

@@ -1,15 +1,16 @@
 //! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
-//! channels, routing, sessions, operations.
+//! channels, routing, MCP servers, sessions, operations.
 //!
 //! To put them behind the door: make one [`State`] and call [`add_services`].
 //! Handlers parse, call and convert; they decide nothing but who may.
 
 mod accounts;
-mod agents;
+pub mod agents;
 mod budgets;
 mod credentials;
-mod files;
+pub mod files;
 mod keys;
+mod mcp_servers;
 mod models;
 mod providers;
 mod routing;
@@ -21,11 +22,19 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, budgets_server::BudgetsServer, channels_server::ChannelsServer,
-    credentials_server::CredentialsServer, files_server::FilesServer, keys_server::KeysServer,
-    models_server::ModelsServer, operations_server::OperationsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+agents_server::AgentsServer,
+budgets_server::BudgetsServer,
+channels_server::ChannelsServer,
+credentials_server::CredentialsServer,
+files_server::FilesServer,
+keys_server::KeysServer,
+models_server::ModelsServer,
+operations_server::OperationsServer,
+providers_server::ProvidersServer,
+routing_server::RoutingServer,
+sessions_server::SessionsServer,
+tenants_server::TenantsServer,
+mcp_servers_server::McpServersServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -72,6 +81,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ModelsServer, models::Models))
         .add_service(service!(BudgetsServer, budgets::Budgets))
         .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))

@@ -9,6 +9,7 @@ pub(crate) mod catalogue;
 pub(crate) mod credentials;
 pub(crate) mod identities;
 pub(crate) mod keys;
+pub(crate) mod mcp_servers;
 pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod tenants;

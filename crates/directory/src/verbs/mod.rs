@@ -5,6 +5,7 @@ mod agents;
 mod catalogue;
 mod credentials;
 mod keys;
+mod mcp_servers;
 mod providers;
 mod routing;
 mod tenants;

@@ -16,6 +16,7 @@ mod gated;
 mod holding;
 mod idling;
 mod keys;
+mod mcp;
 mod outages;
 mod queueing;
 mod shell;

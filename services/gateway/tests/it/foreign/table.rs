@@ -199,6 +199,16 @@ fn agents() -> Vec<Try> {
         ("Providers/DeleteProvider", Is::Found, |of| {
             bytes(pb::DeleteProviderRequest { name: of.provider.clone() })
         }),
+        ("McpServers/ListMcpServers", Is::Shown, |_| bytes(pb::ListMcpServersRequest {})),
+        ("McpServers/PutMcpServer", Is::Made, |of| bytes(mcp_server(of, None))),
+        ("McpServers/PutMcpServer", Is::Found, |of| bytes(mcp_server(of, Some(&of.agent)))),
+        ("McpServers/PutMcpServer", Is::Found, |of| bytes(mcp_server(of, Some(&of.agent_name)))),
+        ("McpServers/ProbeMcpServer", Is::Found, |of| {
+            bytes(pb::ProbeMcpServerRequest { name: of.mcp_server.clone() })
+        }),
+        ("McpServers/DeleteMcpServer", Is::Found, |of| {
+            bytes(pb::DeleteMcpServerRequest { name: of.mcp_server.clone() })
+        }),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -280,6 +290,20 @@ fn models() -> Vec<Try> {
             bytes(pb::GetUsageRequest { agent: of.agent_name.clone(), ..Default::default() })
         }),
     ]
+}
+
+/// The MCP server as Anna has it, for this agent or for all.
+pub fn mcp_server(of: &Things, agent: Option<&str>) -> pb::PutMcpServerRequest {
+    let server = pb::McpServer {
+        name: of.mcp_server.clone(),
+        transport: "http".into(),
+        url: "https://host.example/mcp".into(),
+        agents: agent.map(str::to_owned).into_iter().collect(),
+        enabled: true,
+        ..Default::default()
+    };
+    let secrets = [("Authorization".into(), "Bearer s3cret".into())].into();
+    pb::PutMcpServerRequest { server: Some(server), secrets, keep_secrets: false }
 }
 
 /// The account as Anna has it, by this id.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-    table::{SECRETS, account, alias, binding, credential, identity, model, rules},
+table::{SECRETS, account, alias, binding, credential, identity, mcp_server, model, rules},
 };
 use crate::{
     arrivals::accept,
@@ -24,6 +24,7 @@ pub struct Things {
     pub provider: String,
     pub credential: String,
     pub alias: String,
+    pub mcp_server: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -51,6 +52,7 @@ impl Things {
             provider: name("models"),
             credential: name("second"),
             alias: name("quick"),
+            mcp_server: format!("{owner}_tools"),
             key_name: name("key"),
             account_name: name("bot"),
             peer: name("peer"),
@@ -106,6 +108,8 @@ impl Things {
         let agent = self.agent_name.clone();
         let set = pb::SetBudgetRequest { agent, tokens: 1_000_000_000, ..Default::default() };
         let _: pb::SetBudgetResponse = ask(world, who, "Budgets/SetBudget", set).await?;
+        let put = mcp_server(self, None);
+        let _: pb::PutMcpServerResponse = ask(world, who, "McpServers/PutMcpServer", put).await?;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
