@@ -129,7 +129,8 @@ pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
         .map(|tool| tokens(&tool.description) + tokens(&tool.input.to_string()))
         .sum();
     let used = tokens(&stable) + tokens(&dynamic) + tools;
-    let history = history(journal, setting.kind, context_limit.saturating_sub(used));
+    let history =
+        history(journal, setting.kind, moment.pictures, context_limit.saturating_sub(used));
     if let Some(summary) = history.summary {
         dynamic.push_str(SEPARATOR);
         dynamic.push_str(&summary);

@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Output, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -65,12 +65,14 @@ impl App {
         let held = Arc::new(Held::default());
         let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
-        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
+        let files = Arc::new(Store::new(workspaces.clone(), Arc::clone(&held)));
+        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
+            .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
         let tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
-            .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
+            .with_files(files)
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         let models = Models::new([])?;
@@ -93,7 +95,7 @@ impl App {
 
     /// Adds a tool to those that every agent has; it takes the place of one with the same name.
     #[must_use]
-    pub fn with_tool(mut self, tool: impl Tool) -> Self {
+    pub fn with_tool<A: Into<Output> + Send + 'static>(mut self, tool: impl Tool<A>) -> Self {
         self.tools = self.tools.with(tool);
         self
     }
@@ -147,7 +149,8 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces, models)?,
+            agents: Agents::new(directory.clone(), workspaces.clone(), models)?,
+            workspaces,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),

@@ -43,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) audience: Audience,
     /// Where it is held, if on a channel.
     pub(crate) place: Option<Target>,
+    /// What the platform calls the message that it is about.
+    pub(crate) about: Option<String>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
     /// Messages that tools enqueued and that no transaction has stored yet.
@@ -55,6 +57,7 @@ impl Default for Desk {
             kind: None,
             audience: Audience::Others,
             place: None,
+            about: None,
             model: String::new(),
             outbox: Vec::new(),
         }

@@ -20,7 +20,9 @@
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
+//! | `media.rs` | pictures and files: kept, shown, sent |
 //! | `files.rs` | the agent's files, as its tools see them |
+//! | `outgoing.rs` | what the tool `message` may do where |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -49,7 +51,9 @@ mod held;
 mod http;
 mod intake;
 mod journal;
+mod media;
 mod mesh;
+mod outgoing;
 mod pool;
 mod reply;
 mod subagents;

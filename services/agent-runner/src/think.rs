@@ -77,6 +77,7 @@ impl Turn<'_> {
     async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
         self.before_effect().await?;
         fail::point("runner.before_model").await;
+        self.load_pictures().await?;
         let request = self.request(brief, with_tools);
         let cancelled = CancellationToken::new();
         let began = Instant::now();
@@ -147,7 +148,7 @@ impl Turn<'_> {
         });
         let chat = build(PromptInput {
             setting,
-            moment: Moment { channel, runtime, task, ..Moment::at(&now) },
+            moment: Moment { channel, runtime, task, pictures: &self.pictures, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
         });

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Step, next, outcome_of, seen};
+use holdfast_agent::{Limits, Picture, Step, next, outcome_of, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -63,6 +63,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
+    /// The pictures that the model was shown last.
+    pub(crate) pictures: Vec<Picture>,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -126,6 +128,7 @@ impl<'w> Turn<'w> {
             deadline,
             context_tokens,
             clock,
+            pictures: Vec::new(),
             open: begun.open || begun.overdue.is_some(),
         }
     }
@@ -157,15 +160,13 @@ impl<'w> Turn<'w> {
                 }
                 Step::Unknown(call) => {
                     let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
-                    let returned = Entry::Returned { call: call.id.clone(), output, failed: true };
+                    let returned = Entry::returned(&call.id, output, true);
                     self.append(vec![returned]).await?;
                     None
                 }
                 Step::Refuse(calls) => {
-                    let refused = calls.iter().map(|call| Entry::Returned {
-                        call: call.id.clone(),
-                        output: holdfast_agent::limit_reached(limits),
-                        failed: true,
+                    let refused = calls.iter().map(|call| {
+                        Entry::returned(&call.id, holdfast_agent::limit_reached(limits), true)
                     });
                     self.append(refused.collect()).await?;
                     None
@@ -303,9 +304,13 @@ impl<'w> Turn<'w> {
     /// Lays out what tools need to know.
     fn desk(&self) {
         let place = self.target().or_else(|| self.last_target.clone());
+        let heard = self.heard();
+        let about = self.waiting.iter().rev().filter(|row| heard.contains(&row.seq));
+        let about = about.into_iter().find_map(|row| row.body.message_id.clone());
         let mut desk = self.hold.desk();
         desk.kind = Some(self.kind);
         desk.place = place;
+        desk.about = about;
     }
 
     /// Stores what happened.

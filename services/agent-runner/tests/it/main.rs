@@ -13,6 +13,7 @@ mod failing;
 mod gated;
 mod holding;
 mod idling;
+mod media;
 mod outages;
 mod queueing;
 mod subagents;
