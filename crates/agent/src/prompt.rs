@@ -126,7 +126,8 @@ pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
     let PromptInput { setting, moment, journal, context_limit } = input;
     let mut dynamic = dynamic(&setting, &moment, journal);
     let used = stable.tokens + tokens(&dynamic);
-    let history = history(journal, setting.kind, context_limit.saturating_sub(used));
+    let history =
+        history(journal, setting.kind, moment.pictures, context_limit.saturating_sub(used));
     if let Some(summary) = history.summary {
         dynamic.push_str(SEPARATOR);
         dynamic.push_str(&summary);

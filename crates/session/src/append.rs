@@ -101,12 +101,14 @@ pub(crate) async fn deliver(
 ) -> Result<(), Error> {
     const SQL: &str = "
         insert into session.deliveries
-            (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, trace)
-        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body,
+            (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, act,
+             trace)
+        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act,
                (select trace from session.inbox i
                 where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3)
-        from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[])
-             as d (seq, id, channel, account, target, body)
+        from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[],
+                    $10::jsonb[])
+             as d (seq, id, channel, account, target, body, act)
         on conflict on constraint deliveries_id_key do nothing";
 
     let tenant = tx.tenant();
@@ -120,6 +122,7 @@ pub(crate) async fn deliver(
         .bind(deliveries.iter().map(|d| d.target.account.as_uuid()).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| Json(&d.target)).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.text.as_str()).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.act.as_ref().map(Json)).collect::<Vec<_>>())
         .execute(tx.conn())
         .await?;
     Ok(())

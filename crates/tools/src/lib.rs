@@ -8,10 +8,11 @@
 //! | `sessions_history` | reads | what was said in one of them |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_send` | writes | says something in another session |
-//! | `message` | writes | sends a message on a channel |
+//! | `message` | writes | says or does something on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `exec`, `process` | acts | commands in the agent's workspace |
+//! | `send_file` | writes | sends one of the agent's files with its answer |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
@@ -55,13 +56,14 @@ pub use disclosure::DIRECT;
 pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
-    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
+    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,
+    file_path, stored_file,
 };
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,
 };
-pub use message::Message;
+pub use message::{Message, said_with_message};
 pub use output::{Output, Part};
 pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;

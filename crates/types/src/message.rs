@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::AccountId;
+use crate::{AccountId, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -83,6 +83,9 @@ pub struct Attachment {
     /// Its name, where it has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The file itself, where it was taken in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<StoredFile>,
 }
 
 /// The message that a message answers.

@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Output, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -70,7 +70,9 @@ impl App {
         let held = Arc::new(Held::default());
         let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
-        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
+        let files = Arc::new(Store::new(workspaces.clone(), Arc::clone(&held)));
+        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
+            .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
         let parts = shell::Parts {
             workspaces: workspaces.clone(),
@@ -82,7 +84,7 @@ impl App {
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
-            .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
+            .with_files(files)
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
@@ -112,7 +114,7 @@ mcp,
 
     /// Adds a tool to those that every agent has; it takes the place of one with the same name.
     #[must_use]
-    pub fn with_tool(mut self, tool: impl Tool) -> Self {
+    pub fn with_tool<A: Into<Output> + Send + 'static>(mut self, tool: impl Tool<A>) -> Self {
         self.tools = self.tools.with(tool);
         self
     }
@@ -168,7 +170,8 @@ mcp,
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces, models, locks.clone())?,
+            agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?,
+            workspaces,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),

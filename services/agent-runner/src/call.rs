@@ -12,7 +12,7 @@ use futures::future::join_all;
 use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{Effect, Entry, ToolCall};
+use holdfast_types::{Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
@@ -50,7 +50,9 @@ impl Turn<'_> {
         fail::point("runner.after_call").await;
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
         let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
-        if reads && began.elapsed() < WORTH_STORING {
+        // What the person is to see now is stored now.
+        let told = !self.hold.desk().outbox.is_empty();
+        if reads && !told && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
             return Ok(());
         }
@@ -74,9 +76,19 @@ impl Turn<'_> {
         self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
-        let (output, failed) = match made {
-            Ok(output) => (output.for_llm, false),
-            Err(ToolError::Tell(text)) => (text, true),
+        let made = match made {
+            Ok(mut output) => {
+                let kept = self.keep_parts(brief, tool, &mut output).await;
+                kept.map(|media| (output, media))
+            }
+            Err(error) => Err(error),
+        };
+        let (output, failed, media) = match made {
+            Ok((output, media)) => {
+                self.tell_user(&self.key_of(call), &output);
+                (output.for_llm, false, media)
+            }
+            Err(ToolError::Tell(text)) => (text, true, Media::default()),
             Err(ToolError::Broken(source)) => {
                 return Err(Error::Tool { name: tool.to_owned(), source });
             }
@@ -89,21 +101,20 @@ impl Turn<'_> {
         )
         .record(began.elapsed().as_secs_f64());
         self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
-        Ok(Entry::Returned { call: call.id.clone(), output, failed })
+        Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
     }
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
         let registry = self.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
-        let step = thoughts(self.journal.turn()).saturating_sub(1);
         let context = Call {
             tenant: claim.tenant,
             agent: brief.agent,
             agent_name: brief.name.clone(),
             session: claim.session,
             run: self.run,
-            key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
+            key: self.key_of(call),
             // What was on offer is asked again: the model may name what was not.
             allowed: self.allowed(brief),
             cancelled: cancelled.clone(),
@@ -123,6 +134,12 @@ impl Turn<'_> {
                 format!("the call took longer than {} s and was given up", limit.as_secs())
             }
         }))
+    }
+
+    /// What a call is known by, whoever makes it: `session:turn:step:call`.
+    fn key_of(&self, call: &ToolCall) -> String {
+        let step = thoughts(self.journal.turn()).saturating_sub(1);
+        format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
     }
 
     /// The tools that whoever speaks in this turn may have used.

@@ -21,10 +21,12 @@
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
+//! | `media.rs` | pictures and files: kept, shown, sent |
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
 //! | `budget.rs` | what may be used in a day |
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
+//! | `outgoing.rs` | what the tool `message` may do where |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
@@ -58,7 +60,9 @@ mod http;
 mod intake;
 mod journal;
 mod mcp;
+mod media;
 mod mesh;
+mod outgoing;
 mod pool;
 mod prompts;
 mod reply;

@@ -2,11 +2,12 @@
 
 use holdfast_llm::Error;
 use holdfast_session::{NewDelivery, Waiting};
+use holdfast_tools::said_with_message;
 use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
 use serde::Deserialize;
 
-/// The tool that sends messages besides the answer.
-const MESSAGE: &str = "message";
+/// The tool that sends messages besides the answer, by all of its names.
+const MESSAGE: [&str; 3] = ["message", "send_message", "send_msg"];
 
 /// Where the answer goes: where the newest of the turn's messages says, if any does.
 pub(crate) fn target(waiting: &[Waiting], heard: &[i64]) -> Option<Target> {
@@ -24,22 +25,7 @@ pub(crate) fn delivery(
     let target = target.filter(|target| !was_written_to(turn, target))?;
     // One answer a run: its id makes the delivery's.
     let id = DeliveryId::from(run.as_uuid());
-    Some(NewDelivery { target: target.clone(), text: text.to_owned(), id })
-}
-
-/// What a call of the tool [`MESSAGE`] says about where it goes.
-#[derive(Deserialize)]
-struct Sent {
-    #[serde(default)]
-    target: Option<SentTo>,
-}
-
-#[derive(Deserialize)]
-struct SentTo {
-    channel: String,
-    chat: String,
-    #[serde(default)]
-    thread: Option<String>,
+    Some(NewDelivery { target: target.clone(), text: text.to_owned(), act: None, id })
 }
 
 /// Whether a message was sent there with a tool in this turn.
@@ -48,17 +34,17 @@ fn was_written_to(turn: &[Entry], target: &Target) -> bool {
         turn.iter()
             .any(|entry| matches!(entry, Entry::Returned { call, failed: false, .. } if call == id))
     };
-    let there = |input: &str| match serde_json::from_str::<Sent>(input) {
-        Ok(Sent { target: None }) => true,
-        Ok(Sent { target: Some(to) }) => {
+    let there = |input: &str| match said_with_message(input) {
+        Some(None) => true,
+        Some(Some(to)) => {
             to.channel == target.channel && to.chat == target.chat && to.thread == target.thread
         }
-        Err(_) => false,
+        None => false,
     };
     turn.iter().any(|entry| match entry {
-        Entry::Thought { calls, .. } => calls
-            .iter()
-            .any(|call| call.tool == MESSAGE && there(&call.input) && went_well(&call.id)),
+        Entry::Thought { calls, .. } => calls.iter().any(|call| {
+            MESSAGE.contains(&call.tool.as_str()) && there(&call.input) && went_well(&call.id)
+        }),
         Entry::Heard { .. }
         | Entry::Called { .. }
         | Entry::Returned { .. }
@@ -219,7 +205,7 @@ mod tests {
     }
 
     fn sent(input: &str, failed: bool) -> Vec<Entry> {
-        let call = ToolCall { id: "a".into(), tool: MESSAGE.into(), input: input.into() };
+        let call = ToolCall { id: "a".into(), tool: MESSAGE[0].into(), input: input.into() };
         vec![
             Entry::Thought {
                 text: String::new(),
@@ -228,7 +214,7 @@ mod tests {
                 model: String::new(),
                 carry: None,
             },
-            Entry::Returned { call: "a".into(), output: String::new(), failed },
+            Entry::returned("a", "", failed),
         ]
     }
 

@@ -97,6 +97,7 @@ impl Turn<'_> {
     async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
         self.before_effect().await?;
         fail::point("runner.before_model").await;
+        self.load_pictures().await?;
         let mut request = self.request(brief, with_tools);
         if let Some(why) = self.reserve(brief, &mut request).await? {
             return Ok(Asked::Spent(why));
@@ -182,7 +183,7 @@ impl Turn<'_> {
         let stable = self.worker.prompts.stable(brief.version, &setting);
         let input = PromptInput {
             setting,
-            moment: Moment { channel, runtime, task, ..Moment::at(&now) },
+            moment: Moment { channel, runtime, task, pictures: &self.pictures, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
         };

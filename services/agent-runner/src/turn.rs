@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Step, next, outcome_of, seen};
+use holdfast_agent::{Limits, Picture, Step, next, outcome_of, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -69,6 +69,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) clock: Clock,
     /// What is set aside for the answer that is being written.
     pub(crate) reserved: Option<Reserved>,
+    /// The pictures that the model was shown last.
+    pub(crate) pictures: Vec<Picture>,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -134,6 +136,7 @@ impl<'w> Turn<'w> {
             context_tokens,
             clock,
             reserved: None,
+            pictures: Vec::new(),
             open: begun.open || begun.overdue.is_some(),
         }
     }
@@ -168,15 +171,13 @@ impl<'w> Turn<'w> {
                 }
                 Step::Unknown(call) => {
                     let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
-                    let returned = Entry::Returned { call: call.id.clone(), output, failed: true };
+                    let returned = Entry::returned(&call.id, output, true);
                     self.append(vec![returned]).await?;
                     None
                 }
                 Step::Refuse(calls) => {
-                    let refused = calls.iter().map(|call| Entry::Returned {
-                        call: call.id.clone(),
-                        output: holdfast_agent::limit_reached(limits),
-                        failed: true,
+                    let refused = calls.iter().map(|call| {
+                        Entry::returned(&call.id, holdfast_agent::limit_reached(limits), true)
                     });
                     self.append(refused.collect()).await?;
                     None
@@ -334,9 +335,13 @@ impl<'w> Turn<'w> {
     /// Lays out what tools need to know.
     fn desk(&self) {
         let place = self.target().or_else(|| self.last_target.clone());
+        let heard = self.heard();
+        let about = self.waiting.iter().rev().filter(|row| heard.contains(&row.seq));
+        let about = about.into_iter().find_map(|row| row.body.message_id.clone());
         let mut desk = self.hold.desk();
         desk.kind = Some(self.kind);
         desk.place = place;
+        desk.about = about;
     }
 
     /// Stores what happened.

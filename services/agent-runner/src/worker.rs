@@ -9,6 +9,7 @@ use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
 use holdfast_tools::{Allowed, Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
+use holdfast_workspace::Workspaces;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -23,6 +24,7 @@ pub(crate) struct Worker {
     pub(crate) sessions: Sessions,
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
+    pub(crate) workspaces: Workspaces,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) prompts: Prompts,

@@ -8,6 +8,7 @@ use holdfast_types::{Entry, SessionKind, ToolSpec};
 
 use crate::{
     bootstrap::{Audience, BootstrapFile, BootstrapName, is_shown},
+    history::Picture,
     subagent::SubagentTask,
 };
 
@@ -242,13 +243,23 @@ pub struct Moment<'a> {
     pub runtime: Option<Runtime<'a>>,
     /// What a subagent was made for.
     pub task: Option<SubagentTask<'a>>,
+    /// Pictures of the conversation that were loaded, so that the model sees them.
+    pub pictures: &'a [Picture],
 }
 
 impl<'a> Moment<'a> {
     /// This moment, and nothing else yet.
     #[must_use]
     pub const fn at(now: &'a str) -> Self {
-        Self { now, skills: &[], channel: None, reactions: None, runtime: None, task: None }
+        Self {
+            now,
+            skills: &[],
+            channel: None,
+            reactions: None,
+            runtime: None,
+            task: None,
+            pictures: &[],
+        }
     }
 }
 

@@ -17,6 +17,7 @@ mod holding;
 mod idling;
 mod keys;
 mod mcp;
+mod media;
 mod outages;
 mod queueing;
 mod shell;

@@ -129,6 +129,7 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
             kind: text::short(&file.kind, LONGEST_NAME),
             reference: text::short(&file.reference, LONGEST_QUOTE),
             name: text::short(&file.name, LONGEST_NAME),
+            file: None,
         })
         .collect();
     // A person's message is not refused for a stray NUL that their platform let through.

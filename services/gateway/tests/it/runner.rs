@@ -165,8 +165,12 @@ impl Work {
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());
         let target = seen.iter().rev().find_map(|row| row.target.clone());
-        let delivery =
-            |target| NewDelivery { target, text: text.clone(), id: DeliveryId::generate() };
+        let delivery = |target| NewDelivery {
+            target,
+            text: text.clone(),
+            act: None,
+            id: DeliveryId::generate(),
+        };
         let deliveries = target.map(delivery).into_iter().collect();
         let completion = Completion {
             run: told.run,
