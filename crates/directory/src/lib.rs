@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -30,6 +30,7 @@ mod directory;
 mod error;
 mod key;
 mod pattern;
+mod policy;
 mod provider;
 mod routing;
 mod seal;
@@ -46,6 +47,7 @@ pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
 pub use pattern::Pattern;
+pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ModelChoice, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};

@@ -31,7 +31,7 @@ pub use id::{
     AccountId, AgentId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
     TenantId,
 };
-pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
+pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};

@@ -25,6 +25,7 @@ use crate::{
     held::Held,
     http,
     mesh::Inside,
+    policies::{self, Policies},
     pool::{self, Pool},
     subagents, upkeep,
     worker::{Toolbox, Worker},
@@ -148,6 +149,7 @@ impl App {
             config: config.runner,
             sessions,
             agents: Agents::new(directory.clone(), workspaces, models)?,
+            policies: Policies::new(directory.clone()),
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
@@ -200,6 +202,7 @@ async fn run(
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
+    loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());

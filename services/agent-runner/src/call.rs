@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
+use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{Effect, Entry, ToolCall};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -60,9 +60,10 @@ impl Turn<'_> {
 
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
+        let audience = self.audience(brief);
         let mut desk = self.hold.desk();
         desk.model = brief.model_id.to_string();
-        desk.audience = audience(self.kind, brief.dm_scope);
+        desk.audience = audience;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
@@ -91,6 +92,7 @@ impl Turn<'_> {
     }
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
+        self.check(brief, call).await?;
         let registry = self.worker.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
@@ -123,19 +125,6 @@ impl Turn<'_> {
 
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        let desk = self.hold.desk();
-        let place = desk.place.as_ref();
-        let mut lists = self.journal.narrowed();
-        lists.extend(brief.tools.clone());
-        let subject = Subject {
-            is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
-            channel: place.map(|place| place.channel.clone()),
-            chat: place.map(|place| place.chat.clone()),
-            model: Some(brief.model_id.clone()),
-            messages: lists,
-            ..Subject::new(self.kind)
-        };
-        drop(desk);
-        self.worker.tools.allowed(&subject)
+        Allowed::only(self.policy.view(&self.subject(brief)).offered())
     }
 }

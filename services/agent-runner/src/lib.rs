@@ -22,6 +22,7 @@
 //! | `deltas.rs` | the reply as it is written |
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -50,8 +51,10 @@ mod http;
 mod intake;
 mod journal;
 mod mesh;
+mod policies;
 mod pool;
 mod reply;
+mod standing;
 mod subagents;
 mod take;
 mod think;

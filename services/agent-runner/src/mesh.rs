@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
+use holdfast_agent::bootstrap::Audience;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, NewDelivery, SessionView, Sessions};
@@ -52,12 +53,14 @@ impl Inside {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let desk = hold.desk();
         let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
-        Ok(Desk { kind, place, model, ..Desk::default() })
+        Ok(Desk { kind, audience: desk.audience, place, model, ..Desk::default() })
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.
     pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
-        Ok(match self.desk(call)?.kind {
+        let desk = self.desk(call)?;
+        Ok(match desk.kind {
+            Some(SessionKind::Dm) => desk.audience == Audience::Owner,
             Some(
                 SessionKind::Main
                 | SessionKind::Global
@@ -66,8 +69,7 @@ impl Inside {
                 | SessionKind::Work,
             ) => true,
             Some(
-                SessionKind::Dm
-                | SessionKind::Group
+                SessionKind::Group
                 | SessionKind::Topic
                 | SessionKind::Subagent
                 | SessionKind::Api,

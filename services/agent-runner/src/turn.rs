@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Step, next, outcome_of, seen};
+use holdfast_agent::{Limits, Step, next, outcome_of, policy::Compiled, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -47,6 +47,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) task: Option<Subagent>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
+    /// Which tools may be used, as it was looked up at the last step.
+    pub(crate) policy: Arc<Compiled>,
     pub(crate) journal: Journal,
     pub(crate) key: String,
     pub(crate) kind: SessionKind,
@@ -113,6 +115,8 @@ impl<'w> Turn<'w> {
             agent: loaded.agent,
             task,
             settings: loaded.settings,
+            // Until it is looked up.
+            policy: worker.tools.nothing(),
             journal,
             key: loaded.key,
             kind,
@@ -143,6 +147,7 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.is_over().await? {
                 return Ok(completed);
             }
+            self.look_up_policy().await?;
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
             let effect = |name: &str| self.worker.tools.effect(name);

@@ -29,6 +29,8 @@ pub struct Subject {
     pub sandbox: SandboxMode,
     /// How many spawns away from a person's session: 0 is that session.
     pub depth: u8,
+    /// The agent's own list of tools; absent is all, empty none.
+    pub tools: Option<Vec<String>>,
     /// What it was spawned with: bundle and white-list together; absent is all.
     pub bundle: Option<Vec<String>>,
     /// The toolbox of the behaviour; absent is all, empty none.
@@ -55,6 +57,7 @@ impl Subject {
             model: None,
             sandbox: SandboxMode::Isolated,
             depth: 0,
+            tools: None,
             bundle: None,
             toolbox: None,
             messages: Vec::new(),

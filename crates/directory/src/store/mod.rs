@@ -6,6 +6,8 @@ pub(crate) mod audit;
 pub(crate) mod bindings;
 pub(crate) mod identities;
 pub(crate) mod keys;
+pub(crate) mod policies;
 pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod tenants;
+pub(crate) mod tools;

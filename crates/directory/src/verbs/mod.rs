@@ -3,6 +3,7 @@
 mod accounts;
 mod agents;
 mod keys;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;
