@@ -5,8 +5,8 @@ use std::{env, fs, time::Duration};
 use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
     keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, tenants_client::TenantsClient,
+    policies_client::PoliciesClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -86,6 +86,10 @@ impl Client {
         FilesClient::new(self.channel.clone())
             .max_decoding_message_size(LARGEST_ARCHIVE)
             .max_encoding_message_size(LARGEST_ARCHIVE)
+    }
+
+    pub fn policies(&self) -> PoliciesClient<Channel> {
+        PoliciesClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

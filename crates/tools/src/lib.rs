@@ -6,6 +6,7 @@
 //! | `agents_list` | reads | the tenant's agents |
 //! | `sessions_list` | reads | the tenant's sessions |
 //! | `sessions_history` | reads | what was said in one of them |
+//! | `gateway` | reads | how the tenant stands, by the gateway's own words |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | sends a message on a channel |
@@ -25,6 +26,7 @@ mod alias;
 mod allowed;
 mod disclosure;
 mod files;
+mod gateway;
 mod mesh;
 mod message;
 mod output;
@@ -45,6 +47,7 @@ pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
 };
+pub use gateway::{Gateway, Method, Methods, Params};
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,

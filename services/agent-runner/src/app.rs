@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Gateway, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -70,6 +70,7 @@ impl App {
         let mesh = Arc::new(mesh);
         let tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
+            .with(Gateway(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?

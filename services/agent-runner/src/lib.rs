@@ -23,6 +23,7 @@
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
+//! | `gateway.rs` | the gateway's methods that a tool may call |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -45,6 +46,7 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod gateway;
 mod heartbeat;
 mod held;
 mod http;

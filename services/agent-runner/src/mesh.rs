@@ -69,10 +69,7 @@ impl Inside {
                 | SessionKind::Work,
             ) => true,
             Some(
-                SessionKind::Group
-                | SessionKind::Topic
-                | SessionKind::Subagent
-                | SessionKind::Api,
+                SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api,
             )
             | None => false,
         })

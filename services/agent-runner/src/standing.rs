@@ -2,7 +2,7 @@
 
 use holdfast_agent::{
     bootstrap::Audience,
-    policy::{self, Decision, LocalTime, Place, Subject, Weekday, Who},
+    policy::{self, Decision, LocalTime, Place, Subject, Who},
 };
 use holdfast_tools::ToolError;
 use holdfast_types::{Author, Entry, ToolCall};
@@ -51,7 +51,7 @@ impl Turn<'_> {
             model: Some(brief.model_id.clone()),
             tools: brief.tools.clone(),
             messages: self.journal.narrowed(),
-            now: Some(local_time(Timestamp::now(), &brief.zone)),
+            now: local_time(Timestamp::now(), &brief.zone),
             ..Subject::new(self.kind)
         }
     }
@@ -111,24 +111,14 @@ fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
 }
 
 /// A moment on the agent's clock.
-fn local_time(at: Timestamp, zone: &TimeZone) -> LocalTime {
+fn local_time(at: Timestamp, zone: &TimeZone) -> Option<LocalTime> {
     let there = at.to_zoned(zone.clone());
-    let weekday = match there.weekday() {
-        jiff::civil::Weekday::Monday => Weekday::Mon,
-        jiff::civil::Weekday::Tuesday => Weekday::Tue,
-        jiff::civil::Weekday::Wednesday => Weekday::Wed,
-        jiff::civil::Weekday::Thursday => Weekday::Thu,
-        jiff::civil::Weekday::Friday => Weekday::Fri,
-        jiff::civil::Weekday::Saturday => Weekday::Sat,
-        jiff::civil::Weekday::Sunday => Weekday::Sun,
-    };
-    let minute = u16::from(there.hour().unsigned_abs()) * 60
-        + u16::from(there.minute().unsigned_abs());
-    LocalTime { weekday, minute }
+    LocalTime::of(there.weekday().to_monday_zero_offset(), there.hour(), there.minute())
 }
 
 #[cfg(test)]
 mod tests {
+    use holdfast_agent::policy::Weekday;
     use holdfast_types::Body;
 
     use super::*;
@@ -138,8 +128,9 @@ mod tests {
         let at: Timestamp = "2026-01-04T23:30:00Z".parse().unwrap();
         let zone = TimeZone::get("Europe/Oslo").unwrap();
 
-        assert_eq!(local_time(at, &TimeZone::UTC), LocalTime { weekday: Weekday::Sun, minute: 1_410 });
-        assert_eq!(local_time(at, &zone), LocalTime { weekday: Weekday::Mon, minute: 30 });
+        let moment = |weekday, minute| Some(LocalTime { weekday, minute });
+        assert_eq!(local_time(at, &TimeZone::UTC), moment(Weekday::Sun, 1_410));
+        assert_eq!(local_time(at, &zone), moment(Weekday::Mon, 30));
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use std::{convert::Infallible, env};
 
 use holdfast_agent::{
-    PromptInput,
-    build,
+    PromptInput, build,
     compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,

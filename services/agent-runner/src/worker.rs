@@ -63,9 +63,8 @@ impl Toolbox {
         }
         let (catalog, own) = (Arc::new(catalog), policy::Settings::default());
         let none = policy::Settings { tools: Some(Vec::new()), ..policy::Settings::default() };
-        let compiled = |own| {
-            Compiled::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new)
-        };
+        let compiled =
+            |own| Compiled::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new);
         Ok(Self { shipped: compiled(&own)?, nothing: compiled(&none)?, registry, catalog })
     }
 

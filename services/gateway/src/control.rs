@@ -8,6 +8,7 @@ mod accounts;
 mod agents;
 mod files;
 mod keys;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;
@@ -19,7 +20,7 @@ use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
+    keys_server::KeysServer, operations_server::OperationsServer, policies_server::PoliciesServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
     sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
@@ -63,6 +64,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_decoding_message_size(body_limit.max(LARGEST_ARCHIVE))
                 .max_encoding_message_size(LARGEST_ARCHIVE),
         )
+        .add_service(service!(PoliciesServer, policies::Policies))
         .add_service(service!(ProvidersServer, providers::Providers))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(TenantsServer, tenants::Tenants))

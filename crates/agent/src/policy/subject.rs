@@ -140,6 +140,23 @@ pub enum Weekday {
     Sun,
 }
 
+impl Weekday {
+    const ALL: [Self; 7] =
+        [Self::Mon, Self::Tue, Self::Wed, Self::Thu, Self::Fri, Self::Sat, Self::Sun];
+}
+
+impl LocalTime {
+    /// The moment so many days after Monday, at this hour and minute; `None` if there is none.
+    #[must_use]
+    pub fn of(days_since_monday: i8, hour: i8, minute: i8) -> Option<Self> {
+        let at =
+            |number: i8, limit: i8| (0..limit).contains(&number).then(|| number.unsigned_abs());
+        let weekday = *Weekday::ALL.get(usize::from(at(days_since_monday, 7)?))?;
+        let minute = u16::from(at(hour, 24)?) * 60 + u16::from(at(minute, 60)?);
+        Some(Self { weekday, minute })
+    }
+}
+
 /// A moment of the week, on the tenant's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {

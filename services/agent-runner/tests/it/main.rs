@@ -14,6 +14,7 @@ mod gated;
 mod holding;
 mod idling;
 mod outages;
+mod policy;
 mod queueing;
 mod subagents;
 mod surviving;

@@ -16,6 +16,7 @@ mod held;
 mod keys;
 mod lost_nats;
 mod operators;
+mod policies;
 mod responses;
 mod retries;
 mod runner;
