@@ -12,7 +12,9 @@ keys_client::KeysClient,
 messages_client::MessagesClient,
 models_client::ModelsClient,
 mcp_servers_client::McpServersClient,
-    operations_client::OperationsClient, providers_client::ProvidersClient,
+operations_client::OperationsClient,
+providers_client::ProvidersClient,
+policies_client::PoliciesClient,
     routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
 use tonic::{
@@ -93,6 +95,10 @@ impl Client {
         FilesClient::new(self.channel.clone())
             .max_decoding_message_size(LARGEST_ARCHIVE)
             .max_encoding_message_size(LARGEST_ARCHIVE)
+    }
+
+    pub fn policies(&self) -> PoliciesClient<Channel> {
+        PoliciesClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

@@ -14,12 +14,14 @@ mod given;
 mod keys;
 mod mcp;
 mod models;
+mod policy;
 mod providers;
 mod routing;
 mod runs;
 mod sessions;
 mod status;
 mod tenants;
+mod tools;
 mod usage;
 pub mod view;
 
@@ -67,6 +69,12 @@ pub enum Caller {
     /// Say which messages go to which agent
     #[command(subcommand)]
     Routing(routing::Routing),
+    /// Say which tools may be used
+    #[command(subcommand)]
+    Policy(policy::Policies),
+    /// See which tools there are, who may use them, and why
+    #[command(subcommand)]
+    Tools(tools::Tools),
     /// Messages that were given up
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -101,6 +109,8 @@ impl Caller {
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,
+            Self::Policy(command) => command.run(client, screen).await,
+            Self::Tools(command) => command.run(client, screen).await,
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `credential`, `catalogue`, `budget`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -34,6 +34,7 @@ mod error;
 mod key;
 mod mcp;
 mod pattern;
+mod policy;
 mod provider;
 mod routing;
 mod seal;
@@ -54,6 +55,7 @@ pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
+pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};

@@ -6,6 +6,7 @@
 //! | `agents_list` | reads | the tenant's agents |
 //! | `sessions_list` | reads | the tenant's sessions |
 //! | `sessions_history` | reads | what was said in one of them |
+//! | `gateway` | reads | how the tenant stands, by the gateway's own words |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | says or does something on a channel |
@@ -32,6 +33,7 @@ mod commands;
 mod disclosure;
 mod dynamic;
 mod files;
+mod gateway;
 mod mesh;
 mod message;
 mod output;
@@ -59,6 +61,7 @@ pub use files::{
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,
     file_path, stored_file,
 };
+pub use gateway::{Gateway, Method, Methods, Params};
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,

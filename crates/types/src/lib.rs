@@ -35,7 +35,7 @@ pub use id::{
     TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
-pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
+pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};

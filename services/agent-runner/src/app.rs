@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Output, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Gateway, Output, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -26,6 +26,7 @@ use crate::{
     http,
     mcp::{self, Mcp},
     mesh::Inside,
+    policies::{self, Policies},
     pool::{self, Pool},
     prompts::Prompts,
     shell::{self, Shell},
@@ -83,6 +84,7 @@ impl App {
         let shell = Shell::open(&config.runner, parts).await?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
+            .with(Gateway(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(files)
             .with_web(&config.runner.web)?
@@ -172,6 +174,7 @@ mcp,
             sessions,
             agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?,
             workspaces,
+            policies: Policies::new(directory.clone()),
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
@@ -227,6 +230,7 @@ async fn run(
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
+    loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().tidy(stop.clone()));

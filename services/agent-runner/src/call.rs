@@ -6,10 +6,10 @@
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
+use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{Effect, Entry, Media, ToolCall};
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, error::Error, fail, shell::Judge, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -62,11 +62,12 @@ impl Turn<'_> {
 
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
-        let judge = self.worker.tools.judge(self.subject(brief));
+        let judge = Judge::new(Arc::clone(&self.policy), self.subject(brief));
+        let audience = self.audience(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
-        desk.audience = audience(self.kind, brief.dm_scope);
+        desk.audience = audience;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
@@ -105,6 +106,7 @@ impl Turn<'_> {
     }
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
+        self.check(brief, call).await?;
         let registry = self.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
@@ -144,22 +146,6 @@ impl Turn<'_> {
 
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        self.tools.allowed(&self.subject(brief))
-    }
-
-    /// Who speaks in this turn, and where, for the policy.
-    fn subject(&self, brief: &Brief) -> Subject {
-        let desk = self.hold.desk();
-        let place = desk.place.as_ref();
-        let mut lists = self.journal.narrowed();
-        lists.extend(brief.tools.clone());
-        Subject {
-            is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
-            channel: place.map(|place| place.channel.clone()),
-            chat: place.map(|place| place.chat.clone()),
-            model: Some(brief.model_id.clone()),
-            messages: lists,
-            ..Subject::new(self.kind)
-        }
+        Allowed::only(self.policy.view(&self.subject(brief)).offered())
     }
 }

@@ -29,6 +29,8 @@
 //! | `outgoing.rs` | what the tool `message` may do where |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `mcp.rs` | others' tools: MCP servers, as agents use them |
+//! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
+//! | `gateway.rs` | the gateway's methods that a tool may call |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -53,6 +55,7 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod gateway;
 mod health;
 mod heartbeat;
 mod held;
@@ -63,10 +66,12 @@ mod mcp;
 mod media;
 mod mesh;
 mod outgoing;
+mod policies;
 mod pool;
 mod prompts;
 mod reply;
 mod shell;
+mod standing;
 mod subagents;
 mod take;
 mod think;

@@ -7,6 +7,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
+use holdfast_agent::bootstrap::Audience;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_session::{EntryView, SessionView, Sessions};
@@ -62,13 +63,15 @@ impl Inside {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let desk = hold.desk();
         let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
-        let about = desk.about.clone();
-        Ok(Desk { kind, place, about, model, ..Desk::default() })
+        let (about, audience) = (desk.about.clone(), desk.audience);
+        Ok(Desk { kind, audience, place, about, model, ..Desk::default() })
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.
     pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
-        Ok(match self.desk(call)?.kind {
+        let desk = self.desk(call)?;
+        Ok(match desk.kind {
+            Some(SessionKind::Dm) => desk.audience == Audience::Owner,
             Some(
                 SessionKind::Main
                 | SessionKind::Global
@@ -77,11 +80,7 @@ impl Inside {
                 | SessionKind::Work,
             ) => true,
             Some(
-                SessionKind::Dm
-                | SessionKind::Group
-                | SessionKind::Topic
-                | SessionKind::Subagent
-                | SessionKind::Api,
+                SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api,
             )
             | None => false,
         })

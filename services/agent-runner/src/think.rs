@@ -3,16 +3,14 @@
 use std::{convert::Infallible, env, sync::Arc};
 
 use holdfast_agent::{
-    PromptInput,
-    bootstrap::Audience,
-    build_on,
+    PromptInput, build_on,
     compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
 };
 use holdfast_llm::{Model as _, OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{DmScope, Entry, Reply, SessionKind};
+use holdfast_types::{Entry, Reply};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,7 +29,7 @@ enum Asked {
 }
 
 /// Whether a tool only tells of others.
-fn is_meta(tool: &str) -> bool {
+pub(crate) fn is_meta(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe")
 }
 
@@ -149,7 +147,7 @@ impl Turn<'_> {
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
-        let audience = audience(self.kind, brief.dm_scope);
+        let audience = self.audience(brief);
         let setting = Setting {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
@@ -237,46 +235,6 @@ impl Turn<'_> {
         match crate::intake::intake(&loaded.waiting, &self.heard(), true, upto) {
             Intake::Cancelled(_) | Intake::Interrupted(_) => true,
             Intake::Hear(_) => false,
-        }
-    }
-}
-
-/// Who reads along. Whose direct conversation it is nobody has told, so that it is taken for a
-/// stranger's, and so is the main one where direct conversations are led into it.
-pub(crate) const fn audience(kind: SessionKind, scope: DmScope) -> Audience {
-    match kind {
-        SessionKind::Heartbeat => Audience::Owner,
-        SessionKind::Main => match scope {
-            DmScope::Main => Audience::Others,
-            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => {
-                Audience::Owner
-            }
-        },
-        SessionKind::Dm
-        | SessionKind::Group
-        | SessionKind::Topic
-        | SessionKind::Subagent
-        | SessionKind::Cron
-        | SessionKind::Work
-        | SessionKind::Api
-        | SessionKind::Global => Audience::Others,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_main_session_is_its_owner_s_unless_direct_conversations_are_led_into_it() {
-        for (kind, scope, who) in [
-            (SessionKind::Main, DmScope::PerChannelPeer, Audience::Owner),
-            (SessionKind::Main, DmScope::Main, Audience::Others),
-            (SessionKind::Heartbeat, DmScope::Main, Audience::Owner),
-            (SessionKind::Dm, DmScope::PerChannelPeer, Audience::Others),
-            (SessionKind::Group, DmScope::PerPeer, Audience::Others),
-        ] {
-            assert_eq!(audience(kind, scope), who, "{kind:?} {scope:?}");
         }
     }
 }

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Picture, Step, next, outcome_of, seen};
+use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -51,6 +51,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) tools: Arc<Toolbox>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
+    /// Which tools may be used, as it was looked up at the last step.
+    pub(crate) policy: Arc<Compiled>,
     pub(crate) journal: Journal,
     pub(crate) key: String,
     pub(crate) kind: SessionKind,
@@ -122,6 +124,8 @@ impl<'w> Turn<'w> {
             task,
             tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
+            // Until it is looked up.
+            policy: worker.tools.nothing(),
             journal,
             key: loaded.key,
             kind,
@@ -157,6 +161,7 @@ impl<'w> Turn<'w> {
                 return Ok(completed);
             }
             self.look_up_tools(brief, limits).await?;
+            self.look_up_policy().await?;
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
             let effect = |name: &str| self.tools.effect(name);

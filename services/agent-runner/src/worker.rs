@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin, Subject};
+use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin};
 use holdfast_bus::Bus;
-use holdfast_directory::Directory;
+use holdfast_directory::{Directory, KnownTool};
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
-use holdfast_tools::{Allowed, Brought, Registry};
+use holdfast_tools::{Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
 use holdfast_workspace::Workspaces;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held, mcp::Mcp, prompts::Prompts, shell::Judge};
+use crate::{
+    agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
+};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -25,6 +27,7 @@ pub(crate) struct Worker {
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
+    pub(crate) policies: Policies,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) prompts: Prompts,
@@ -44,19 +47,21 @@ pub(crate) struct Worker {
     pub(crate) giving_up: CancellationToken,
 }
 
-/// The tools, and who may use which.
+/// The tools that there are here.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     registry: Registry,
-    policy: Arc<Compiled>,
+    catalog: Arc<Catalog>,
+    shipped: Arc<Compiled>,
+    nothing: Arc<Compiled>,
 }
 
 impl Toolbox {
-    /// Binds the policy to the tools that there are, once.
+    /// Lists the tools for policies, once.
     ///
     /// # Errors
     ///
-    /// If the policy names what no tool could be called.
+    /// If what holds where nothing is written names what no tool could be called.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
         Self::with(registry, &[])
     }
@@ -84,24 +89,54 @@ impl Toolbox {
         for warning in warnings {
             warn!(%warning, "a tool was left out");
         }
-        let own = policy::Settings::default();
-        let policy = Compiled::new(Arc::new(catalog), &Defaults::default(), &own, &own)?;
-        Ok(Self { registry, policy: Arc::new(policy) })
+        let (catalog, own) = (Arc::new(catalog), policy::Settings::default());
+        let none = policy::Settings { tools: Some(Vec::new()), ..policy::Settings::default() };
+        let compiled =
+            |own| Compiled::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new);
+        Ok(Self { shipped: compiled(&own)?, nothing: compiled(&none)?, registry, catalog })
+    }
+
+    /// What a tenant and its agent say about tools, bound to those that there are.
+    ///
+    /// # Errors
+    ///
+    /// If they say what cannot be.
+    pub(crate) fn compile(
+        &self,
+        tenant: &policy::Settings,
+        agent: &policy::Settings,
+    ) -> Result<Arc<Compiled>, policy::Error> {
+        let catalog = Arc::clone(&self.catalog);
+        Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
+    }
+
+    /// What holds where nobody says anything.
+    pub(crate) fn shipped(&self) -> Arc<Compiled> {
+        Arc::clone(&self.shipped)
+    }
+
+    /// What allows no tool at all.
+    pub(crate) fn nothing(&self) -> Arc<Compiled> {
+        Arc::clone(&self.nothing)
+    }
+
+    /// The tools by which policies are compiled.
+    pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The tools as others are told of them: names, and a line on each.
+    pub(crate) fn announced(&self) -> Vec<KnownTool> {
+        let line = |spec: holdfast_types::ToolSpec| KnownTool {
+            summary: spec.description.lines().next().unwrap_or_default().to_owned(),
+            name: spec.name,
+        };
+        self.registry.specs().into_iter().map(line).collect()
     }
 
     /// The tools, to call them.
     pub(crate) const fn registry(&self) -> &Registry {
         &self.registry
-    }
-
-    /// The tools that a turn may use.
-    pub(crate) fn allowed(&self, subject: &Subject) -> Allowed {
-        Allowed::only(self.policy.view(subject).offered())
-    }
-
-    /// What the policy says of a turn's commands.
-    pub(crate) fn judge(&self, subject: Subject) -> Judge {
-        Judge::new(Arc::clone(&self.policy), subject)
     }
 
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.

@@ -12,6 +12,7 @@ pub mod files;
 mod keys;
 mod mcp_servers;
 mod models;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;
@@ -35,6 +36,7 @@ routing_server::RoutingServer,
 sessions_server::SessionsServer,
 tenants_server::TenantsServer,
 mcp_servers_server::McpServersServer,
+policies_server::PoliciesServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -76,6 +78,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_decoding_message_size(body_limit.max(LARGEST_ARCHIVE))
                 .max_encoding_message_size(LARGEST_ARCHIVE),
         )
+        .add_service(service!(PoliciesServer, policies::Policies))
         .add_service(service!(ProvidersServer, providers::Providers))
         .add_service(service!(CredentialsServer, credentials::Credentials))
         .add_service(service!(ModelsServer, models::Models))

@@ -10,6 +10,8 @@ pub(crate) mod credentials;
 pub(crate) mod identities;
 pub(crate) mod keys;
 pub(crate) mod mcp_servers;
+pub(crate) mod policies;
 pub(crate) mod providers;
 pub(crate) mod rules;
 pub(crate) mod tenants;
+pub(crate) mod tools;

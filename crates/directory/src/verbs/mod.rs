@@ -6,6 +6,7 @@ mod catalogue;
 mod credentials;
 mod keys;
 mod mcp_servers;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::world::World;
 
-async fn get(address: std::net::SocketAddr, path: &str) -> anyhow::Result<String> {
+pub async fn get(address: std::net::SocketAddr, path: &str) -> anyhow::Result<String> {
     let mut socket = TcpStream::connect(address).await?;
     socket.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
     let mut answer = String::new();

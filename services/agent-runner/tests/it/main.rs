@@ -19,6 +19,7 @@ mod keys;
 mod mcp;
 mod media;
 mod outages;
+mod policy;
 mod queueing;
 mod shell;
 mod subagents;

@@ -17,6 +17,7 @@ mod keys;
 mod lost_nats;
 mod mcp;
 mod operators;
+mod policies;
 mod responses;
 mod retries;
 mod runner;

@@ -33,6 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
+        [talking(), sessions(), agents(), files(), channels(), routing(), operations(), policies()];
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -399,6 +400,38 @@ fn routing() -> Vec<Try> {
                 text: of.rule_word.clone(),
                 ..Default::default()
             })
+        }),
+    ]
+}
+
+fn policies() -> Vec<Try> {
+    vec![
+        ("Policies/GetPolicy", Is::Found, |of| {
+            bytes(pb::GetPolicyRequest { agent: of.agent.clone() })
+        }),
+        ("Policies/PutPolicy", Is::Found, |of| {
+            let (agent, document) = (of.agent_name.clone(), "{}".into());
+            bytes(pb::PutPolicyRequest { agent, document, base_version: None })
+        }),
+        ("Policies/PutPolicy", Is::Made, |_| {
+            let (agent, document) = (String::new(), "{}".into());
+            bytes(pb::PutPolicyRequest { agent, document, base_version: None })
+        }),
+        ("Policies/CheckPolicy", Is::Found, |of| {
+            bytes(pb::CheckPolicyRequest { agent: of.agent.clone(), document: "{}".into() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { session: of.session_key.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            let user = format!("api:{}", of.key);
+            bytes(pb::ExplainToolsRequest { user, ..Default::default() })
         }),
     ]
 }
