@@ -4,7 +4,6 @@ use holdfast_llm::Error;
 use holdfast_session::{NewDelivery, Waiting};
 use holdfast_tools::said_with_message;
 use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
-use serde::Deserialize;
 
 /// The tool that sends messages besides the answer, by all of its names.
 const MESSAGE: [&str; 3] = ["message", "send_message", "send_msg"];
