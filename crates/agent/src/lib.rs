@@ -35,5 +35,5 @@ mod turn;
 
 pub use history::Conversation;
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
-pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};

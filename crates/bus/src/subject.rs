@@ -54,6 +54,12 @@ impl Subject {
         Self(format!("ctl.{}", runner.as_uuid().simple()))
     }
 
+    /// `ask.mcp`: what an MCP server offers, for some runner to find out.
+    #[must_use]
+    pub fn probe_mcp() -> Self {
+        Self("ask.mcp".to_owned())
+    }
+
     /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {

@@ -1,4 +1,4 @@
-//! What an operator may choose: the table `[sandbox]`.
+//! What an operator may choose: the table `[runner.sandbox]`.
 
 use std::{
     path::{Path, PathBuf},
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Error, GuardConfig, Limits};
 
-/// Where and how commands run: the table `[sandbox]`.
+/// Where and how commands run: the table `[runner.sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
@@ -57,6 +57,8 @@ pub enum Choice {
     Bubblewrap,
     /// No walls.
     Plain,
+    /// No commands at all.
+    None,
 }
 
 /// What a command gets that asks for the network.
@@ -166,7 +168,7 @@ mod tests {
             r#"{"readable": ["/proc"]}"#,
         ] {
             let error = parse(json).unwrap().check().unwrap_err();
-            assert!(error.to_string().starts_with("`sandbox."), "{error}");
+            assert!(error.to_string().starts_with("`runner.sandbox."), "{error}");
         }
     }
 }

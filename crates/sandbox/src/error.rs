@@ -9,6 +9,9 @@ use crate::PathError;
 /// Why a command was not run. What a command does once it runs is an [`crate::Outcome`].
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// No commands are wanted.
+    #[error("`runner.sandbox.backend` is `none`: no commands run here")]
+    Off,
     /// Bubblewrap is not installed.
     #[error("there is no `bwrap`: install the package bubblewrap")]
     Missing,
@@ -29,21 +32,21 @@ pub enum Error {
     },
     /// No isolation was asked for where tenants are hosted.
     #[error(
-        "`sandbox.backend` is `plain`, which isolates nothing, and `sandbox.hosted` is set: use \
+        "`runner.sandbox.backend` is `plain`, which isolates nothing, and `runner.sandbox.hosted` is set: use \
          `bubblewrap`, or host nobody"
     )]
     PlainWhileHosted,
     /// The host's network was offered where tenants are hosted.
     #[error(
-        "`sandbox.network` is `host`, which reaches this machine's own services, and \
-         `sandbox.hosted` is set: use `off`, or host nobody"
+        "`runner.sandbox.network` is `host`, which reaches this machine's own services, and \
+         `runner.sandbox.hosted` is set: use `off`, or host nobody"
     )]
     NetworkWhileHosted,
     /// The filter of system calls is not written for this processor.
     #[error("the sandbox's system call filter knows x86_64 and aarch64, not this processor")]
     Processor,
     /// A setting is wrong.
-    #[error("`sandbox.{name}` {wrong}")]
+    #[error("`runner.sandbox.{name}` {wrong}")]
     Setting {
         /// Which.
         name: &'static str,
@@ -97,7 +100,7 @@ pub enum Error {
     #[error("the workspace's directory must be an absolute path")]
     WorkspaceNotAbsolute,
     /// The command may not use the network.
-    #[error("commands may not use the network: `sandbox.network` is `off`")]
+    #[error("commands may not use the network: `runner.sandbox.network` is `off`")]
     NoNetwork,
     /// A backend without walls cannot keep to a scope.
     #[error("the plain backend cannot confine a command to some directories: use `bubblewrap`")]
@@ -143,7 +146,8 @@ impl Fault for Error {
             | Self::Unfit { .. }
             | Self::Processor
             | Self::Failed { .. } => Kind::Unavailable,
-            Self::PlainWhileHosted
+            Self::Off
+            | Self::PlainWhileHosted
             | Self::NetworkWhileHosted
             | Self::Setting { .. }
             | Self::LimitTooLow { .. }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use self::pattern::Class;
 use crate::Error;
 
-/// The filter on scripts: the table `[sandbox.guard]`.
+/// The filter on scripts: the table `[runner.sandbox.guard]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct GuardConfig {
@@ -224,7 +224,7 @@ mod tests {
         let error = Guard::new(&config).unwrap_err().to_string();
 
         assert!(
-            error.starts_with("`sandbox.guard.custom_deny_patterns` cannot be used"),
+            error.starts_with("`runner.sandbox.guard.custom_deny_patterns` cannot be used"),
             "{error}"
         );
     }

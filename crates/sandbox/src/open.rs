@@ -20,6 +20,7 @@ use crate::{
 pub async fn open(config: &Config) -> Result<Arc<dyn Sandbox>, Error> {
     config.check()?;
     let sandbox: Arc<dyn Sandbox> = match config.backend {
+        Choice::None => return Err(Error::Off),
         Choice::Plain => Arc::new(Local::new(Plain, config.clone())),
         Choice::Bubblewrap => bubblewrap(config).await?,
         Choice::Auto => match bubblewrap(config).await {

@@ -260,6 +260,22 @@ impl Processes {
         Ok(known.process.ended().await)
     }
 
+    /// Forgets a process, and kills it if it runs.
+    pub fn forget(&self, owner: Owner, id: ProcessId) {
+        let mut sessions = self.sessions();
+        let Some(session) = sessions.get_mut(&owner) else { return };
+        let at = session.known.iter().position(|known| known.id == id);
+        let known = at.map(|at| session.known.remove(at));
+        if session.known.is_empty() && session.starting == 0 {
+            sessions.remove(&owner);
+        }
+        drop(sessions);
+        if let Some(known) = known {
+            // Someone may be waiting for it still, and hold it.
+            known.process.signal(Signal::Kill);
+        }
+    }
+
     /// Kills and forgets all that a session has; for when it ends, or leaves this runner.
     pub fn end_all(&self, owner: Owner) {
         let ended = self.sessions().remove(&owner);

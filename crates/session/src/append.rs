@@ -5,7 +5,7 @@ use holdfast_types::{Entry, RunId, SessionId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, sessions::lock_claimed};
+use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed};
 
 impl Sessions {
     /// Writes what happened in a step, if the session is still this runner's.
@@ -15,6 +15,20 @@ impl Sessions {
     /// [`Error::Fenced`] if it is not: stop, and write nothing more. After any other error nobody
     /// knows whether it was written; [`load`](Self::load) tells.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
+        self.append_spent(claim, append, &Spent::default()).await
+    }
+
+    /// Writes what happened in a step as [`append`](Self::append) does, and what it cost.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub async fn append_spent(
+        &self,
+        claim: &Claim,
+        append: Append,
+        spent: &Spent,
+    ) -> Result<Appended, Error> {
         // The fence comes first, under the row's lock, and everything else takes its rows from it:
         // who accepts a message holds the same row before it touches the inbox, and the other order
         // would be a deadlock with a repetition.
@@ -71,6 +85,7 @@ impl Sessions {
         if !deliveries.is_empty() {
             deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
+        spent.settle(&mut tx).await?;
         tx.commit().await?;
         Ok(Appended { pause, cancel_upto, next_in, next_entry })
     }

@@ -58,7 +58,7 @@ pub(crate) const ALIASES: &[Alias] = &[
         renamed(input, &[("session_id", "session"), ("session_key", "session")])
     }),
     alias("bash", "exec", commanding),
-    alias("run_command", "exec", commanding),
+    alias("run_command", "exec", briefly),
     alias("spawn", "sessions_spawn", |input| with(input, "wait", json!(false))),
     alias("subagent", "sessions_spawn", |input| with(input, "wait", json!(true))),
 ];
@@ -142,8 +142,21 @@ fn sending(input: Input) -> Input {
     renamed(input, &[("content", "text"), ("message", "text")])
 }
 
-fn commanding(input: Input) -> Input {
+fn commanding(mut input: Input) -> Input {
+    // Where a command runs, and who is asked, is not for the model to say; saying it is no mistake.
+    for settled in ["host", "security", "ask", "pty", "elevated"] {
+        input.remove(settled);
+    }
     renamed(input, &[("cmd", "command"), ("cwd", "workdir"), ("working_dir", "workdir")])
+}
+
+/// A command whose caller expects it to be short (spec TOL-028).
+fn briefly(input: Input) -> Input {
+    let mut input = commanding(input);
+    for (name, most) in [("timeout", 30), ("max_output", 2_000)] {
+        input.entry(name).or_insert(json!(most));
+    }
+    input
 }
 
 /// An input with other names for some arguments; one that is there already stays.
@@ -221,7 +234,7 @@ mod tests {
                 "run_command",
                 json!({"cmd": "ls", "cwd": "src"}),
                 "exec",
-                json!({"command": "ls", "workdir": "src"}),
+                json!({"command": "ls", "workdir": "src", "timeout": 30, "max_output": 2_000}),
             ),
             (
                 "subagent",

@@ -12,19 +12,25 @@
 //! | `message` | writes | sends a message on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
+//! | `exec`, `process` | acts | commands in the agent's workspace |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has: adding one is [`Registry::with`]. What they know of
-//! the mesh they ask of [`Mesh`], and of the agent's files of [`Files`]; the
-//! runner implements both. What others wrote is marked by [`untrusted`] before
-//! a model reads it.
+//! those that an agent has: adding one is [`Registry::with`]. Those that others
+//! bring while the mesh runs are [`Dynamic`] and join a registry for a while
+//! ([`Registry::joined_by`]). What they know of the mesh they ask of [`Mesh`], of
+//! the agent's files of [`Files`], and what runs of [`Commands`]; the runner
+//! implements all three. What others wrote is marked by [`untrusted`] before a
+//! model reads it.
 
 mod agents_list;
 mod alias;
 mod allowed;
+mod approval;
+mod commands;
 mod disclosure;
+mod dynamic;
 mod files;
 mod gateway;
 mod mesh;
@@ -42,7 +48,13 @@ mod web;
 
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
+pub use approval::Approval;
+pub use commands::{
+    CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,
+    Ran, Stands, Written,
+};
 pub use disclosure::DIRECT;
+pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
@@ -63,5 +75,6 @@ pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+    DuckDuckGo, Guard, Keyed, Perplexity, Refused, Search, SearchProvider, Searxng, Web, WebFetch,
+    WebSearch,
 };

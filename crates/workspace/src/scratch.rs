@@ -18,6 +18,7 @@
 mod cache;
 mod changes;
 mod folder;
+mod hidden;
 mod look;
 mod manifest;
 mod place;
@@ -36,6 +37,7 @@ pub use self::{
     changes::{Changes, Stray, StrayKind},
 };
 use self::{
+    hidden::Hidden,
     manifest::{Held, Manifest},
     place::{Cleaned, Missing, Place},
 };
@@ -55,6 +57,8 @@ pub struct Scratch {
     tenant: TenantId,
     agent: AgentId,
     manifest: Manifest,
+    /// What of the tree is not brought.
+    hidden: Hidden,
     /// What the last look found changed, until it is committed.
     found: BTreeMap<TreePath, Option<Held>>,
 }
@@ -96,8 +100,29 @@ impl Scratch {
             })
         })
         .await?;
-        let found = BTreeMap::new();
-        Ok(Self { place: Arc::new(place), workspaces, cache, tenant, agent, manifest, found })
+        let (found, hidden) = (BTreeMap::new(), Hidden::default());
+        let place = Arc::new(place);
+        Ok(Self { place, workspaces, cache, tenant, agent, manifest, hidden, found })
+    }
+
+    /// The same folder without the files of which a rule says so: they are not brought, and a
+    /// command does not learn of them.
+    ///
+    /// Another rule wants another folder: what is here already is not looked at again.
+    #[must_use]
+    pub fn hiding(self, rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
+        Self { hidden: Hidden::by(rule), ..self }
+    }
+
+    /// Removes a scratch folder with all that a command left in it; nobody may have it open.
+    ///
+    /// # Errors
+    ///
+    /// If the disk does not do what is asked.
+    pub async fn discard(root: impl Into<PathBuf>) -> Result<(), Error> {
+        let root = root.into();
+        blocking(move || place::discard(&root).map_err(Error::disk("remove a scratch folder")))
+            .await
     }
 
     /// The folder for the command.
@@ -201,7 +226,7 @@ impl Scratch {
         };
         let listed = match self.manifest.revision {
             Some(here) if here == at => None,
-            _ => Some(list_at(&mut tx, self.agent, at, None).await?),
+            _ => Some(self.hidden.without(list_at(&mut tx, self.agent, at, None).await?)),
         };
         tx.finish_reading();
         Ok((at, listed))

@@ -24,9 +24,12 @@ use crate::{
     heartbeat,
     held::Held,
     http,
+    mcp::{self, Mcp},
     mesh::Inside,
     policies::{self, Policies},
     pool::{self, Pool},
+    prompts::Prompts,
+    shell::{self, Shell},
     subagents, upkeep,
     worker::{Toolbox, Worker},
 };
@@ -46,6 +49,8 @@ pub struct App {
     held: Arc<Held>,
     tools: Registry,
     workspaces: Workspaces,
+    shell: Option<Shell>,
+    mcp: Mcp,
 }
 
 impl App {
@@ -68,13 +73,25 @@ impl App {
         let held_here = Arc::clone(&held);
         let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
         let mesh = Arc::new(mesh);
-        let tools = Registry::of_mesh(Arc::clone(&mesh))
+        let parts = shell::Parts {
+            workspaces: workspaces.clone(),
+            held: Arc::clone(&held),
+            sessions: sessions.clone(),
+            bus: bus.clone(),
+        };
+        let shell = Shell::open(&config.runner, parts).await?;
+        let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
+        if let Some(shell) = &shell {
+            tools = tools.with_commands(Arc::new(shell.clone()));
+        }
+        let walls = config.runner.sandbox.clone();
+        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -90,6 +107,8 @@ impl App {
             held,
             tools,
             workspaces,
+            shell,
+            mcp,
         })
     }
 
@@ -141,6 +160,8 @@ impl App {
             held,
             tools,
             workspaces,
+            shell,
+            mcp,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -149,12 +170,14 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces, models)?,
+            agents: Agents::new(directory.clone(), workspaces, models, locks.clone())?,
             policies: Policies::new(directory.clone()),
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            tools: Toolbox::new(tools)?,
+            prompts: Prompts::default(),
+            tools: Arc::new(Toolbox::new(tools)?),
+            mcp,
             held,
             wake: Notify::new(),
             events: Notify::new(),
@@ -171,7 +194,7 @@ impl App {
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
-                let outcome = run(&worker, &pools, readiness, database, &stop).await;
+                let outcome = run(&worker, &pools, shell, readiness, database, &stop).await;
                 bus.flush().await;
                 ended.cancel();
                 outcome
@@ -186,6 +209,7 @@ impl App {
 async fn run(
     worker: &Arc<Worker>,
     pools: &Pools,
+    shell: Option<Shell>,
     readiness: Readiness,
     database: holdfast_kit::Check,
     stop: &CancellationToken,
@@ -205,6 +229,16 @@ async fn run(
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
+    if let Some(shell) = shell.clone() {
+        loops.spawn(shell.clone().tidy(stop.clone()));
+        let stop = stop.clone();
+        loops.spawn(async move {
+            stop.cancelled().await;
+            shell.drain().await;
+        });
+    }
+    loops.spawn(mcp::answer(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::tidy(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -226,6 +260,11 @@ async fn run(
             }
         }
     }
+    if let Some(shell) = shell {
+        // What the last steps began.
+        shell.drain().await;
+    }
+    worker.mcp.end().await;
     leases.cancel();
     while loops.join_next().await.is_some() {}
     Ok(())

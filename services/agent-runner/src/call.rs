@@ -27,9 +27,10 @@ impl Turn<'_> {
     /// Makes these calls, at once if they are several, and stores what came of them.
     pub(crate) async fn call(&mut self, brief: &Brief, calls: &[ToolCall]) -> Result<(), Error> {
         self.before_effect().await?;
+        self.sit_down(brief);
         let acts: Vec<Entry> = calls
             .iter()
-            .map(|call| (call, self.worker.tools.effect(&call.tool)))
+            .map(|call| (call, self.tools.effect(&call.tool)))
             .filter(|(_, effect)| *effect == Effect::Acts)
             .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
             .collect();
@@ -37,7 +38,6 @@ impl Turn<'_> {
             self.append(acts).await?;
             self.before_effect().await?;
         }
-        self.sit_down(brief);
         fail::point("runner.before_call").await;
         let began = Instant::now();
         let made = join_all(calls.iter().map(|call| self.make(brief, call)));
@@ -49,7 +49,7 @@ impl Turn<'_> {
         self.clock.tools += began.elapsed();
         fail::point("runner.after_call").await;
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
-        let reads = calls.iter().all(|call| self.worker.tools.effect(&call.tool) == Effect::Reads);
+        let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
         if reads && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
             return Ok(());
@@ -61,14 +61,16 @@ impl Turn<'_> {
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
         let audience = self.audience(brief);
+        let judge = self.judge(brief);
         let mut desk = self.hold.desk();
+        desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         // Names that no tool has come from the model: they may say anything.
-        let tool = self.worker.tools.known(&call.tool).unwrap_or("unknown");
+        let tool = self.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
@@ -83,7 +85,7 @@ impl Turn<'_> {
         span.record("failed", failed);
         metrics::histogram!(
             "holdfast_runner_tool_duration_seconds",
-            "tool" => tool.to_owned(),
+            "tool" => self.tools.label(&call.tool),
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
@@ -93,7 +95,7 @@ impl Turn<'_> {
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
         self.check(brief, call).await?;
-        let registry = self.worker.tools.registry();
+        let registry = self.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
         let step = thoughts(self.journal.turn()).saturating_sub(1);
@@ -111,11 +113,13 @@ impl Turn<'_> {
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
+        // The tool is asked first, so that whoever dies here dies in the midst of the call.
+        let made = async { tokio::join!(made, fail::point("runner.in_call")).0 };
         if let Ok(result) = timeout_at(until, made).await {
             return result;
         }
         cancelled.cancel();
-        Err(ToolError::Tell(match self.worker.tools.effect(&call.tool) {
+        Err(ToolError::Tell(match self.tools.effect(&call.tool) {
             Effect::Acts => UNKNOWN_OUTCOME.to_owned(),
             Effect::Reads | Effect::Writes => {
                 format!("the call took longer than {} s and was given up", limit.as_secs())

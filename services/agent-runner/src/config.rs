@@ -1,6 +1,6 @@
 //! What an operator may choose about the runner.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use holdfast_kit::{config::Secrets, telemetry};
@@ -90,11 +90,48 @@ pub struct Runner {
     /// What tools may do on the web.
     pub web: Web,
 
+    /// Where commands run, and within which limits.
+    pub sandbox: holdfast_sandbox::Config,
+
+    /// Where the files are that commands work on.
+    pub scratch: Scratch,
+    /// Others' tools: MCP servers.
+    pub mcp: crate::mcp::Config,
+
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
     #[serde(with = "humantime_serde")]
     pub shutdown_grace: Duration,
+}
+
+/// The table `[runner.scratch]`: where commands' files are while they are worked on.
+///
+/// It holds copies: what is lost there is brought again, and what a command changes is kept in the
+/// database as soon as it has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scratch {
+    /// The directory, of which the runner is the owner and which no command sees.
+    pub dir: PathBuf,
+
+    /// The most bytes of files' contents that are kept there, so as not to be fetched again.
+    pub cache: u64,
+
+    /// For how long a session's folder is kept after its last command, and what is known of its
+    /// background processes after their end.
+    #[serde(with = "humantime_serde")]
+    pub idle: Duration,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            dir: PathBuf::from("/var/lib/holdfast/scratch"),
+            cache: 1 << 30,
+            idle: Duration::from_hours(1),
+        }
+    }
 }
 
 impl Default for Runner {
@@ -115,6 +152,9 @@ impl Default for Runner {
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
             web: Web::default(),
+            sandbox: holdfast_sandbox::Config::default(),
+            scratch: Scratch::default(),
+            mcp: crate::mcp::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }
@@ -155,6 +195,13 @@ impl Runner {
             self.model_timeout,
             self.turn_deadline
         );
+        self.sandbox.check()?;
+        ensure!(
+            self.scratch.dir.is_absolute(),
+            "`runner.scratch.dir` is `{}`: write it from the root on",
+            self.scratch.dir.display()
+        );
+        self.mcp.check()?;
         Ok(())
     }
 }

@@ -43,8 +43,7 @@ impl Store {
 
     fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
         let (kind, audience) = self.place(call)?;
-        let is_own = BootstrapName::of(path).is_some() || is_note(path);
-        if is_own && (audience != Audience::Owner || !is_seen(kind, audience, path)) {
+        if !may_change(kind, audience, path) {
             return Err(FilesError::Invalid(format!(
                 "`{path}` is changed in a conversation with your owner only, and this is none"
             )));
@@ -124,7 +123,14 @@ fn is_note(path: &str) -> bool {
     path.starts_with(NOTES) || path == NOTES.trim_end_matches('/')
 }
 
-fn is_seen(kind: SessionKind, audience: Audience, path: &str) -> bool {
+/// Whether a file may be changed by whoever speaks with the agent.
+pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
+    let is_own = BootstrapName::of(path).is_some() || is_note(path);
+    !is_own || (audience == Audience::Owner && is_seen(kind, audience, path))
+}
+
+/// Whether a file is there for whoever speaks with the agent.
+pub(crate) fn is_seen(kind: SessionKind, audience: Audience, path: &str) -> bool {
     match BootstrapName::of(path) {
         Some(name) => may_load(kind, audience, name),
         None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),

@@ -21,6 +21,8 @@ use holdfast_types::{SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::shell::Judge;
+
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signal {
@@ -45,6 +47,8 @@ pub(crate) struct Desk {
     pub(crate) place: Option<Target>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
+    /// What the policy says of commands; `None` before it was asked.
+    pub(crate) judge: Option<Judge>,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }
@@ -56,6 +60,7 @@ impl Default for Desk {
             audience: Audience::Others,
             place: None,
             model: String::new(),
+            judge: None,
             outbox: Vec::new(),
         }
     }

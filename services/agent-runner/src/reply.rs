@@ -2,7 +2,7 @@
 
 use holdfast_llm::Error;
 use holdfast_session::{NewDelivery, Waiting};
-use holdfast_types::{DeliveryId, Entry, RunId, Target};
+use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
 use serde::Deserialize;
 
 /// The tool that sends messages besides the answer.
@@ -81,6 +81,8 @@ pub(crate) enum Failure<'e> {
     Halted,
     /// What the task may use is used up.
     Budget(Budget),
+    /// What may be used in a day is used up; in words.
+    Spent(&'e str),
 }
 
 /// What a task may use only so much of (spec SUB-019).
@@ -106,6 +108,7 @@ impl Failure<'_> {
             Self::Budget(Budget::Steps) => "budget exceeded: steps",
             Self::Budget(Budget::Tokens) => "budget exceeded: tokens",
             Self::Budget(Budget::Time) => "budget exceeded: time",
+            Self::Spent(_) => "budget_spent",
         }
     }
 
@@ -117,7 +120,7 @@ impl Failure<'_> {
         format!("Sorry, I could not answer: {} ({run}{trace})", self.what())
     }
 
-    const fn what(&self) -> &'static str {
+    fn what(&self) -> &str {
         match self {
             Self::Model(error) => match error {
                 Error::Auth => {
@@ -144,7 +147,8 @@ impl Failure<'_> {
                     "the model's provider kept the answer back: its content filter objects. \
                      Please ask another way."
                 }
-                Error::Unavailable { .. } | Error::Interrupted | Error::AllFailed { .. } => {
+                Error::AllFailed { .. } => all_failed(error.kind()),
+                Error::Unavailable { .. } | Error::Interrupted => {
                     "the model is not available right now. Please try again."
                 }
                 Error::Timeout => "the model did not answer in time. Please try again.",
@@ -160,6 +164,7 @@ impl Failure<'_> {
                 "this conversation's assistant was removed. Whoever set it up should look."
             }
             Self::NoModel => NO_MODEL,
+            Self::Spent(why) => why,
             Self::TooLong => "it took too long. Please try again, or ask for less at once.",
             Self::Budget(Budget::Steps) => "the task took more steps than it may.",
             Self::Budget(Budget::Tokens) => "the task used more tokens than it may.",
@@ -167,6 +172,29 @@ impl Failure<'_> {
             Self::Halted => {
                 "the model kept asking for tools instead of answering. Please ask another way."
             }
+        }
+    }
+}
+
+/// None of several models answered: who can do something about it.
+const fn all_failed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Forbidden => {
+            "the providers of all its models refused their keys. Whoever set up this assistant \
+             should check them."
+        }
+        Kind::Exhausted => {
+            "the providers of all its models take no more requests for now, or their accounts are \
+             out of credit. Please try again later; whoever set up this assistant should look."
+        }
+        Kind::Unavailable
+        | Kind::Invalid
+        | Kind::NotFound
+        | Kind::Conflict
+        | Kind::Unauthenticated
+        | Kind::Internal => {
+            "the model is not available right now, and neither is any that stands in for it. \
+             Please try again."
         }
     }
 }

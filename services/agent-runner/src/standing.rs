@@ -1,5 +1,7 @@
 //! Who speaks in a turn, what they may have done, and what is refused to them.
 
+use std::sync::Arc;
+
 use holdfast_agent::{
     bootstrap::Audience,
     policy::{self, Decision, LocalTime, Place, Subject, Who},
@@ -10,15 +12,19 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 use tracing::{info, warn};
 
-use crate::{agents::Brief, think::is_meta, turn::Turn};
+use crate::{agents::Brief, shell::Judge, think::is_meta, turn::Turn};
 
 impl Turn<'_> {
     /// Takes in what the tenant and the agent say about tools by now.
     pub(crate) async fn look_up_policy(&mut self) -> Result<(), crate::error::Error> {
-        let worker = self.worker;
-        let found = worker.policies.find(&worker.tools, self.hold.claim.tenant, self.agent);
+        let found = self.worker.policies.find(&self.tools, self.hold.claim.tenant, self.agent);
         self.policy = found.await?;
         Ok(())
+    }
+
+    /// What the policy says of this turn's commands.
+    pub(crate) fn judge(&self, brief: &Brief) -> Judge {
+        Judge::new(Arc::clone(&self.policy), self.subject(brief))
     }
 
     /// Who reads along.
@@ -66,7 +72,7 @@ impl Turn<'_> {
     /// offered (spec POL-014).
     pub(crate) async fn check(&self, brief: &Brief, call: &ToolCall) -> Result<(), ToolError> {
         // A name that no tool has is answered by the registry.
-        let Some(tool) = self.worker.tools.known(&call.tool).filter(|tool| !is_meta(tool)) else {
+        let Some(tool) = self.tools.known(&call.tool).filter(|tool| !is_meta(tool)) else {
             return Ok(());
         };
         let (layer, rule) = match self.decide(brief, call) {
@@ -77,7 +83,7 @@ impl Turn<'_> {
         metrics::counter!(
             "holdfast_runner_policy_denied_total",
             "layer" => layer.as_str(),
-            "tool" => tool,
+            "tool" => self.tools.label(&call.tool),
         )
         .increment(1);
         info!(gen_ai.tool.name = tool, layer = layer.as_str(), "a call was refused by the policy");

@@ -158,7 +158,10 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
-    let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    let mut journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    if let Ok(brief) = &brief {
+        journal.price(Arc::clone(&brief.ledger));
+    }
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
     let ended = async {
         match brief {

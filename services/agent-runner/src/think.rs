@@ -1,14 +1,14 @@
 //! Asking the model, and what may end the asking.
 
-use std::{convert::Infallible, env};
+use std::{convert::Infallible, env, sync::Arc};
 
 use holdfast_agent::{
-    PromptInput, build,
+    PromptInput, build_on,
     compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
 };
-use holdfast_llm::{OnDelta, Request};
+use holdfast_llm::{Model as _, OnDelta, Request};
 use holdfast_session::Completed;
 use holdfast_types::{Entry, Reply};
 use tokio::time::Instant;
@@ -22,6 +22,8 @@ use crate::{
 enum Asked {
     Replied(Box<Reply>),
     Failed(holdfast_llm::Error),
+    /// A budget is spent; in words.
+    Spent(String),
     /// The turn's user wants something else by now: look what.
     Unwanted,
 }
@@ -41,7 +43,21 @@ impl Turn<'_> {
         brief: &Brief,
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
+        let thought = self.think_through(brief, with_tools).await;
+        // After what was used is stored.
+        self.give_back().await;
+        thought
+    }
+
+    async fn think_through(
+        &mut self,
+        brief: &Brief,
+        with_tools: bool,
+    ) -> Result<Option<Completed>, Error> {
         self.stream.step(thoughts(self.journal.turn()));
+        if let Some(why) = self.is_spent(brief).await? {
+            return self.fail(&Failure::Spent(&why)).await.map(Some);
+        }
         self.make_room(brief).await?;
         let mut tried = Overflow::default();
         let mut asked = self.ask(brief, with_tools).await?;
@@ -53,7 +69,11 @@ impl Turn<'_> {
         }
         let reply = match asked {
             Asked::Replied(reply) => *reply,
-            Asked::Unwanted => return self.refresh().await.map(|()| None),
+            Asked::Unwanted => {
+                self.charge_read();
+                return self.refresh().await.map(|()| None);
+            }
+            Asked::Spent(why) => return self.fail(&Failure::Spent(&why)).await.map(Some),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
         let Reply { text, mut calls, usage, model, carry, .. } = reply;
@@ -75,7 +95,11 @@ impl Turn<'_> {
     async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
         self.before_effect().await?;
         fail::point("runner.before_model").await;
-        let request = self.request(brief, with_tools);
+        let mut request = self.request(brief, with_tools);
+        if let Some(why) = self.reserve(brief, &mut request).await? {
+            return Ok(Asked::Spent(why));
+        }
+        let model = brief.chain.asking(self.settings.profile.clone());
         let cancelled = CancellationToken::new();
         let began = Instant::now();
         let stream = &self.stream;
@@ -83,7 +107,7 @@ impl Turn<'_> {
         let on_delta: OnDelta<'_> = &mut take;
         // Either branch that ends early drops the request, which ends it.
         let asked = tokio::select! {
-            answer = brief.model.reply(&request, on_delta, &cancelled) => match answer {
+            answer = model.reply(&request, on_delta, &cancelled) => match answer {
                 Ok(reply) => Ok(Asked::Replied(Box::new(reply))),
                 Err(error) => Ok(Asked::Failed(error)),
             },
@@ -94,14 +118,24 @@ impl Turn<'_> {
         let took = began.elapsed();
         metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
         self.clock.model += took;
+        self.keep_key(model.used()).await?;
         fail::point("runner.after_model").await;
         asked
+    }
+
+    /// Stays with the key that answered, if there are several.
+    async fn keep_key(&mut self, used: Option<String>) -> Result<(), Error> {
+        if used.is_none() || used == self.settings.profile {
+            return Ok(());
+        }
+        self.settings.profile = used;
+        Ok(self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?)
     }
 
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
-            let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
+            let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
             tools = match brief.tools {
                 Some(_) => registry.specs(),
@@ -143,15 +177,18 @@ impl Turn<'_> {
             requester: requester.as_deref(),
             session: &self.key,
         });
-        let chat = build(PromptInput {
+        let stable = self.worker.prompts.stable(brief.version, &setting);
+        let input = PromptInput {
             setting,
             moment: Moment { channel, runtime, task, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
-        });
+        };
+        let chat = build_on(stable, input);
         let timeout = Instant::now() + self.worker.config.model_timeout;
         Request {
             cache_key: Some(brief.agent.to_string()),
+            card: Some(Arc::clone(&brief.card)),
             thinking,
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }

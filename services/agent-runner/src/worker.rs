@@ -2,18 +2,20 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults};
+use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin};
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, KnownTool};
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
-use holdfast_tools::Registry;
+use holdfast_tools::{Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held, policies::Policies};
+use crate::{
+    agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
+};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -26,7 +28,10 @@ pub(crate) struct Worker {
     pub(crate) policies: Policies,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
-    pub(crate) tools: Toolbox,
+    pub(crate) prompts: Prompts,
+    /// The tools of every agent; a turn may have more.
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) mcp: Mcp,
     pub(crate) held: Arc<Held>,
     /// There may be sessions to claim.
     pub(crate) wake: Notify,
@@ -56,7 +61,28 @@ impl Toolbox {
     ///
     /// If what holds where nothing is written names what no tool could be called.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
-        let tools = registry.specs().into_iter().map(|spec| policy::Tool::native(&spec.name));
+        Self::with(registry, &[])
+    }
+
+    /// These tools and those that MCP servers bring, with (tool, server) of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn joined_by(
+        &self,
+        brought: Brought,
+        origins: &[(String, String)],
+    ) -> Result<Self, policy::Error> {
+        Self::with(self.registry.joined_by(brought), origins)
+    }
+
+    fn with(registry: Registry, origins: &[(String, String)]) -> Result<Self, policy::Error> {
+        let tool = |name: String| match origins.iter().find(|(tool, _)| *tool == name) {
+            Some((_, server)) => policy::Tool { name, origin: Origin::Mcp(server.clone()) },
+            None => policy::Tool { name, origin: Origin::Native },
+        };
+        let tools = registry.specs().into_iter().map(|spec| tool(spec.name));
         let (catalog, warnings) = Catalog::new(tools);
         for warning in warnings {
             warn!(%warning, "a tool was left out");
@@ -80,6 +106,11 @@ impl Toolbox {
     ) -> Result<Arc<Compiled>, policy::Error> {
         let catalog = Arc::clone(&self.catalog);
         Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
+    }
+
+    /// The tools, for policies.
+    pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
     }
 
     /// What holds where nobody says anything.
@@ -107,8 +138,17 @@ impl Toolbox {
     }
 
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.
-    pub(crate) fn known(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn known(&self, name: &str) -> Option<&str> {
         self.registry.canonical(name)
+    }
+
+    /// What calls of a tool are counted under: what servers bring is counted together.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match self.known(name) {
+            Some(known) if self.registry.is_brought(known) => "mcp".to_owned(),
+            Some(known) => known.to_owned(),
+            None => "unknown".to_owned(),
+        }
     }
 
     /// What a call may change: anything, unless the tool says otherwise.

@@ -1,13 +1,17 @@
 //! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
-//! channels, routing, sessions, operations.
+//! channels, routing, MCP servers, sessions, operations.
 //!
 //! To put them behind the door: make one [`State`] and call [`add_services`].
 //! Handlers parse, call and convert; they decide nothing but who may.
 
 mod accounts;
-mod agents;
-mod files;
+pub mod agents;
+mod budgets;
+mod credentials;
+pub mod files;
 mod keys;
+mod mcp_servers;
+mod models;
 mod policies;
 mod providers;
 mod routing;
@@ -19,8 +23,10 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer, policies_server::PoliciesServer,
+    agents_server::AgentsServer, budgets_server::BudgetsServer, channels_server::ChannelsServer,
+    credentials_server::CredentialsServer, files_server::FilesServer, keys_server::KeysServer,
+    mcp_servers_server::McpServersServer, models_server::ModelsServer,
+    operations_server::OperationsServer, policies_server::PoliciesServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
     sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
@@ -66,7 +72,11 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         )
         .add_service(service!(PoliciesServer, policies::Policies))
         .add_service(service!(ProvidersServer, providers::Providers))
+        .add_service(service!(CredentialsServer, credentials::Credentials))
+        .add_service(service!(ModelsServer, models::Models))
+        .add_service(service!(BudgetsServer, budgets::Budgets))
         .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))

@@ -120,7 +120,12 @@ impl Actions {
     }
 
     pub(crate) fn network(&self) -> Permission {
-        self.strictest(|actions| actions.network).unwrap_or(Permission::Deny)
+        self.said_of_network().unwrap_or(Permission::Deny)
+    }
+
+    /// What was said of the network, if anything was.
+    pub(crate) fn said_of_network(&self) -> Option<Permission> {
+        self.strictest(|actions| actions.network)
     }
 
     fn strictest(&self, of: impl Fn(&Self) -> Option<Permission>) -> Option<Permission> {

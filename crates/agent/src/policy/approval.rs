@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    action::{Access, ActionRequest, permit, stricter},
+    action::{Access, ActionRequest, Permission, permit, stricter},
     decision::{Decision, Place, Reason, Rule},
     error::{Error, short},
     exec::{ExecVerdict, exec_approval, with_variables},
@@ -158,6 +158,12 @@ impl View<'_> {
             }
         }
         decision
+    }
+
+    /// Whether commands may reach the network; `None` if neither the tenant nor the agent says.
+    #[must_use]
+    pub fn network(&self) -> Option<Permission> {
+        self.compiled.actions.said_of_network()
     }
 
     /// Whether a path may be read or written by this session.

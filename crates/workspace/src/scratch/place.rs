@@ -134,6 +134,17 @@ impl Place {
     }
 }
 
+/// Removes a scratch folder. What is in its tree is taken apart as commands' leavings are, however
+/// deep it is and whatever its permissions are.
+pub(super) fn discard(root: &Path) -> std::io::Result<()> {
+    let trash = root.join("trash");
+    fs::create_dir_all(&trash)?;
+    let trash = Trash::open(&trash)?;
+    trash.take(&Folder::open(root)?, c"tree")?;
+    trash.empty()?;
+    fs::remove_dir_all(root)
+}
+
 impl From<Listed> for Missing {
     fn from(file: Listed) -> Self {
         let second = file.changed_at.as_second();

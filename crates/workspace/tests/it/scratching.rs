@@ -438,3 +438,42 @@ async fn files_are_of_the_time_of_their_revision() -> anyhow::Result<()> {
     assert_eq!(i64::try_from(second)?, listed[0].changed_at.as_second());
     Ok(())
 }
+
+#[tokio::test]
+async fn what_is_hidden_is_not_brought_and_not_missed() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.commit(vec![put("a", "1")?, put("memory/x", "secret")?]).await?;
+    let mut scratch = world.scratch().await?.hiding(|path| path.as_str().starts_with("memory/"));
+
+    scratch.bring(None).await?;
+    assert_eq!(on_disk(scratch.tree())?, [("a".to_owned(), b"1".to_vec())]);
+    fs::write(scratch.tree().join("b"), "2")?;
+    let changes = scratch.changes().await?;
+    scratch.commit(&by("it"), changes.edits).await?;
+
+    assert_eq!(world.tree(None).await?.len(), 3);
+    world.commit(vec![put("memory/y", "secret")?]).await?;
+    scratch.bring(None).await?;
+    assert_eq!(on_disk(scratch.tree())?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_folder_goes_with_all_that_a_command_left_there() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.commit(vec![put("a", "1")?]).await?;
+    let mut scratch = world.scratch().await?;
+    scratch.bring(None).await?;
+    let root = scratch.tree().parent().unwrap().to_owned();
+    let closed = scratch.tree().join("b/closed");
+    fs::create_dir_all(&closed)?;
+    fs::write(closed.join("x"), "1")?;
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000))?;
+    symlink("/etc", scratch.tree().join("link"))?;
+    drop(scratch);
+
+    Scratch::discard(&root).await?;
+
+    assert!(!root.exists() && Path::new("/etc/passwd").exists());
+    Ok(())
+}

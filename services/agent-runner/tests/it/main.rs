@@ -7,15 +7,20 @@
 )]
 
 mod answering;
+mod budgets;
+mod catalogue;
 mod commands;
 mod compacting;
 mod failing;
 mod gated;
 mod holding;
 mod idling;
+mod keys;
+mod mcp;
 mod outages;
 mod policy;
 mod queueing;
+mod shell;
 mod subagents;
 mod surviving;
 mod tools;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent_runner::{App, Config, Runner};
+use agent_runner::{App, Config, Runner, Scratch};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{
@@ -32,6 +32,8 @@ pub struct World {
     pub model: FakeModel,
     pub tenant: TenantId,
     pub agent: Agent,
+    /// Where commands' files are.
+    pub scratch: tempfile::TempDir,
     database: Database,
     nats: nats::Namespace,
     redis: redis::Namespace,
@@ -91,6 +93,7 @@ impl World {
             model,
             tenant: tenant.id,
             agent,
+            scratch: tempfile::tempdir()?,
             database,
             nats,
             redis,
@@ -156,6 +159,12 @@ impl World {
                 model_timeout: Duration::from_secs(10),
                 sweep: Duration::from_millis(200),
                 shutdown_grace: Duration::from_secs(5),
+                // Those who want commands say so.
+                sandbox: holdfast_sandbox::Config {
+                    backend: holdfast_sandbox::Choice::None,
+                    ..holdfast_sandbox::Config::default()
+                },
+                scratch: Scratch { dir: self.scratch.path().to_owned(), ..Scratch::default() },
                 ..Runner::default()
             },
             ..Config::default()
@@ -337,4 +346,11 @@ pub fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
 
 fn kek() -> secrecy::SecretString {
     STANDARD.encode([7_u8; 32]).into()
+}
+
+impl World {
+    /// Empties this test's corner of Redis; says how much was in it.
+    pub async fn flush_redis(&self) -> anyhow::Result<u64> {
+        self.redis.flush().await
+    }
 }

@@ -15,6 +15,7 @@ mod foreign;
 mod held;
 mod keys;
 mod lost_nats;
+mod mcp;
 mod operators;
 mod policies;
 mod responses;

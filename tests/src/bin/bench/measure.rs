@@ -8,6 +8,7 @@ mod fairness;
 mod idle;
 mod memory;
 mod start;
+mod thinking;
 mod throughput;
 mod turn;
 mod wake;
@@ -39,19 +40,22 @@ pub enum Section {
     Fairness,
     /// Claims with 10,000 sessions queued
     Claim,
+    /// What is done before a model is asked: its instructions, the policy, the request
+    Thinking,
     /// A minute of nothing
     Idle,
 }
 
 impl Section {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
         Self::Turn,
         Self::Throughput,
         Self::Cost,
+        Self::Thinking,
         Self::Wake,
         Self::Crowd,
         Self::Fairness,
@@ -73,6 +77,7 @@ impl Section {
             Self::Crash => "kill -9 of gateway and runner",
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
+            Self::Thinking => "before a model is asked",
             Self::Idle => "an idle mesh",
         }
     }
@@ -90,6 +95,7 @@ impl Section {
             Self::Crash => crash::measure(mesh, pace).await,
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
+            Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
         }
     }

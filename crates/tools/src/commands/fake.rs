@@ -1,0 +1,99 @@
+//! Commands that do as they are told, for tests.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands, Written,
+};
+use crate::{
+    Approval, Call, Registry, ToolError,
+    mesh::tests::{call, said as text_of},
+};
+
+/// Remembers what was asked of it, and answers as it was told.
+#[derive(Debug)]
+pub(super) struct Fake(Mutex<(Vec<CommandLine>, Ran)>);
+
+impl Fake {
+    fn state(&self) -> MutexGuard<'_, (Vec<CommandLine>, Ran)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How the next commands stand.
+    pub(super) fn will(&self, change: impl FnOnce(&mut Ran)) {
+        change(&mut self.state().1);
+    }
+
+    /// The last that was run.
+    pub(super) fn last(&self) -> CommandLine {
+        self.state().0.last().cloned().unwrap()
+    }
+
+    /// How many were run.
+    pub(super) fn count(&self) -> usize {
+        self.state().0.len()
+    }
+}
+
+/// A call, and tools that answer as they are told.
+pub(super) fn tools() -> (Call, Arc<Fake>, Registry) {
+    let ran = Ran {
+        stands: Stands::Exited(0),
+        out: Written::default(),
+        err: Written::default(),
+        took: Duration::from_millis(1_500),
+        kept: None,
+    };
+    let fake = Arc::new(Fake(Mutex::new((Vec::new(), ran))));
+    (call(), Arc::clone(&fake), Registry::default().with_commands(fake))
+}
+
+/// What the model reads of a call.
+pub(super) async fn said(tools: &Registry, call: &Call, name: &str, input: &str) -> String {
+    text_of(tools.call(call.clone(), name, input).await)
+}
+
+impl Commands for Fake {
+    async fn approval(&self, _: &Call, _: &CommandLine) -> Result<Approval, ToolError> {
+        Ok(Approval::Never)
+    }
+
+    async fn run(&self, _: &Call, line: CommandLine) -> Result<Ran, ToolError> {
+        let mut state = self.state();
+        state.0.push(line);
+        Ok(state.1.clone())
+    }
+
+    async fn list(&self, _: &Call) -> Result<Vec<ProcessLine>, ToolError> {
+        let state = self.state();
+        let line = |(line, id): (&CommandLine, &String)| ProcessLine {
+            id: id.clone(),
+            title: line.script.clone(),
+            stands: "running".to_owned(),
+            age: Duration::from_secs(2),
+        };
+        Ok(match &state.1.stands {
+            Stands::Running(id) => state.0.iter().map(|script| line((script, id))).collect(),
+            Stands::Exited(_) | Stands::Ended(_) => Vec::new(),
+        })
+    }
+
+    async fn look(&self, _: &Call, _: &str, _: Duration) -> Result<Ran, ToolError> {
+        Ok(self.state().1.clone())
+    }
+
+    async fn write(&self, _: &Call, _: &str, _: ProcessInput) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn signal(&self, _: &Call, _: &str, _: ProcessSignal) -> Result<(), ToolError> {
+        Ok(())
+    }
+
+    async fn end(&self, _: &Call, _: &str) -> Result<Ran, ToolError> {
+        Ok(self.state().1.clone())
+    }
+}

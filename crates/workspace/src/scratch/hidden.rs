@@ -1,0 +1,33 @@
+//! What of a tree a command is not to see.
+
+use std::{fmt, sync::Arc};
+
+use holdfast_types::TreePath;
+
+use crate::Listed;
+
+type Rule = Arc<dyn Fn(&TreePath) -> bool + Send + Sync>;
+
+/// A rule that says which files are hidden; none are by default.
+#[derive(Clone, Default)]
+pub(super) struct Hidden(Option<Rule>);
+
+impl Hidden {
+    pub fn by(rule: impl Fn(&TreePath) -> bool + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(rule)))
+    }
+
+    /// The files that may be seen.
+    pub fn without(&self, mut listed: Vec<Listed>) -> Vec<Listed> {
+        if let Some(rule) = &self.0 {
+            listed.retain(|file| !rule(&file.path));
+        }
+        listed
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Hidden({})", if self.0.is_some() { ".." } else { "" })
+    }
+}

@@ -1,0 +1,314 @@
+//! The agent's commands: each runs in a sandbox, in a folder with the agent's files, and what it
+//! changes there is kept in the agent's tree before anyone is told of its end.
+//!
+//! | file | what |
+//! |---|---|
+//! | `folders.rs` | a folder for each command, with the files that its session may see |
+//! | `running.rs`, `keep.rs` | a command that runs; committing what it changed |
+//! | `jobs.rs`, `behind.rs` | commands in the background, and the end of one |
+//! | `judge.rs` | whether a command may run, and who is asked |
+//!
+//! ## What can go wrong
+//!
+//! A command acts, and is recorded as begun before it runs: if this process dies, the next runner
+//! tells the model that nobody knows how it went. Its folder is brought to the tree's newest state
+//! before the next command, so half of what it did is never kept.
+
+mod behind;
+mod folders;
+mod jobs;
+mod judge;
+mod keep;
+mod running;
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use holdfast_bus::Bus;
+use holdfast_sandbox::{
+    Backend, Command, Guard, MOUNT, Network, NetworkPolicy, Owner, ProcessId, Processes, Signal,
+    State, WorkPath,
+};
+use holdfast_session::Sessions;
+use holdfast_tools::{
+    Approval, Call, CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands,
+    ToolError,
+};
+use holdfast_types::{Fault as _, SessionKind};
+use holdfast_workspace::{By, Workspaces};
+use tracing::{info, warn};
+
+pub(crate) use self::judge::Judge;
+use self::{
+    folders::{Folders, Sight, Whose},
+    jobs::{Job, Jobs},
+    running::{Running, ran, stands},
+};
+use crate::{config::Runner, held::Held};
+
+/// How long a command that begins in the background is looked at: many fail at once.
+const FIRST_LOOK: Duration = Duration::from_millis(150);
+
+/// The longest title of a command, in characters.
+const LONGEST_TITLE: usize = 100;
+
+/// Where commands run. Cloning shares it.
+#[derive(Debug, Clone)]
+pub(crate) struct Shell(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    processes: Processes,
+    backend: Backend,
+    guard: Guard,
+    settings: holdfast_sandbox::Config,
+    idle: Duration,
+    folders: Arc<Folders>,
+    jobs: Jobs,
+    held: Arc<Held>,
+    sessions: Sessions,
+    bus: Bus,
+}
+
+/// What a shell needs of the runner.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) workspaces: Workspaces,
+    pub(crate) held: Arc<Held>,
+    pub(crate) sessions: Sessions,
+    pub(crate) bus: Bus,
+}
+
+impl Shell {
+    /// Tries the sandbox. `None` if no commands can run here; why is in the log.
+    ///
+    /// # Errors
+    ///
+    /// If a setting makes no sense.
+    pub(crate) async fn open(config: &Runner, parts: Parts) -> anyhow::Result<Option<Self>> {
+        let guard = Guard::new(&config.sandbox.guard)?;
+        let sandbox = match holdfast_sandbox::open(&config.sandbox).await {
+            Ok(sandbox) => sandbox,
+            Err(error @ holdfast_sandbox::Error::Off) => {
+                info!(%error, "agents have no commands");
+                return Ok(None);
+            }
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "agents have no commands");
+                return Ok(None);
+            }
+        };
+        let backend = sandbox.backend();
+        let Parts { workspaces, held, sessions, bus } = parts;
+        Ok(Some(Self(Arc::new(Inner {
+            processes: Processes::new(sandbox, config.sandbox.processes_per_session),
+            backend,
+            guard,
+            settings: config.sandbox.clone(),
+            idle: config.scratch.idle,
+            folders: Arc::new(Folders::new(config.scratch.clone(), workspaces)),
+            jobs: Jobs::default(),
+            held,
+            sessions,
+            bus,
+        }))))
+    }
+
+    /// Starts a command, in a folder with the agent's files as they are now.
+    async fn start(&self, call: &Call, line: &CommandLine) -> Result<Running, ToolError> {
+        let sight = self.0.sight(call)?;
+        let whose = Whose { tenant: call.tenant, agent: call.agent, session: call.session, sight };
+        let folder = self.0.folders.take(whose).await.map_err(not_laid_out)?;
+        let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
+        command.workdir = WorkPath::parse(&line.workdir).map_err(tell)?;
+        command.env = line.env.clone();
+        command.env.insert("HOLDFAST_AGENT".to_owned(), call.agent_name.to_string());
+        command.env.insert("HOLDFAST_SESSION".to_owned(), call.session.to_string());
+        command.timeout = match line.patience {
+            None => Some(line.timeout.unwrap_or(self.0.settings.longest)),
+            Some(_) => line.timeout,
+        };
+        command.network = if line.network { Network::Host } else { Network::Off };
+        let owner = owner(call);
+        let id = self.0.processes.spawn(owner, command).await.map_err(not_started)?;
+        let by = By {
+            run: Some(call.run),
+            ..By::author(call.agent_name.as_str(), &format!("exec: {}", title(&line.script)))
+        };
+        Ok(Running::new(self.clone(), owner, id, by.with_key(&call.key), folder))
+    }
+
+    fn job(&self, call: &Call, id: &str) -> Result<Arc<Job>, ToolError> {
+        let parsed: Option<ProcessId> = id.parse().ok();
+        let Some(parsed) = parsed else {
+            return Err(ToolError::Tell(
+                "there is no such process: `list` shows those there are".to_owned(),
+            ));
+        };
+        self.0.jobs.find(owner(call), parsed).ok_or_else(|| lost(id))
+    }
+}
+
+impl Inner {
+    fn sight(&self, call: &Call) -> Result<Sight, ToolError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        let desk = hold.desk();
+        Ok(Sight { kind: desk.kind.unwrap_or(SessionKind::Global), audience: desk.audience })
+    }
+
+    /// Refuses what no approval would let through.
+    fn refusal(&self, line: &CommandLine) -> Option<String> {
+        if let Err(blocked) = self.guard.check(&line.script, Path::new(MOUNT)) {
+            metrics::counter!("holdfast_runner_commands_total", "outcome" => "blocked")
+                .increment(1);
+            return Some(blocked.to_string());
+        }
+        if line.network && self.settings.network == NetworkPolicy::Off {
+            return Some(
+                "commands have no network in this installation: `web_fetch` reads pages".to_owned(),
+            );
+        }
+        None
+    }
+}
+
+impl Commands for Shell {
+    async fn approval(&self, call: &Call, line: &CommandLine) -> Result<Approval, ToolError> {
+        if let Some(refusal) = self.0.refusal(line) {
+            return Ok(Approval::Deny(refusal));
+        }
+        let judge = self.0.held.get(call.session).and_then(|hold| hold.desk().judge.clone());
+        Ok(judge::approval(judge.as_ref(), self.0.backend, line))
+    }
+
+    async fn run(&self, call: &Call, line: CommandLine) -> Result<Ran, ToolError> {
+        if let Some(refusal) = self.0.refusal(&line) {
+            return Err(ToolError::Tell(refusal));
+        }
+        let mut running = self.start(call, &line).await?;
+        let patience = match line.patience {
+            Some(patience) => {
+                // Nobody could write to it.
+                drop(self.0.processes.close_input(running.owner, running.id));
+                patience
+            }
+            None => FIRST_LOOK,
+        };
+        match self.0.processes.wait(running.owner, running.id, patience).await.map_err(tell)? {
+            State::Ended(ended) => {
+                let (unread, took) = (running.unread(), running.began.elapsed());
+                let kept = running.keep(ended).await;
+                self.0.processes.forget(running.owner, running.id);
+                behind::count(ended);
+                Ok(ran(stands(ended), unread, took, Some(kept)))
+            }
+            State::Running => {
+                let (unread, took) = (running.unread(), running.began.elapsed());
+                let id = self.go_on(running, title(&line.script));
+                Ok(ran(Stands::Running(id.to_string()), unread, took, None))
+            }
+        }
+    }
+
+    async fn list(&self, call: &Call) -> Result<Vec<ProcessLine>, ToolError> {
+        let line = |job: &Arc<Job>| ProcessLine {
+            id: job.id.to_string(),
+            title: job.title.clone(),
+            stands: job.end().map_or("running".to_owned(), |end| end.ended.to_string()),
+            age: job.began.elapsed(),
+        };
+        Ok(self.0.jobs.of(owner(call)).iter().map(line).collect())
+    }
+
+    async fn look(&self, call: &Call, id: &str, patience: Duration) -> Result<Ran, ToolError> {
+        let job = self.job(call, id)?;
+        let end = job.wait(patience).await;
+        let unread = self.0.processes.unread(owner(call), job.id).ok();
+        Ok(match end {
+            Some(end) => ran(stands(end.ended), unread, end.took, Some(end.kept)),
+            None => ran(Stands::Running(id.to_owned()), unread, job.began.elapsed(), None),
+        })
+    }
+
+    async fn write(&self, call: &Call, id: &str, input: ProcessInput) -> Result<(), ToolError> {
+        let job = self.job(call, id)?;
+        let (processes, owner) = (&self.0.processes, owner(call));
+        if !input.text.is_empty() {
+            processes.write(owner, job.id, input.text.into_bytes()).await.map_err(tell)?;
+        }
+        if input.is_last {
+            processes.close_input(owner, job.id).map_err(tell)?;
+        }
+        Ok(())
+    }
+
+    async fn signal(&self, call: &Call, id: &str, signal: ProcessSignal) -> Result<(), ToolError> {
+        let job = self.job(call, id)?;
+        let signal = match signal {
+            ProcessSignal::Int => Signal::Interrupt,
+            ProcessSignal::Term => Signal::Terminate,
+            ProcessSignal::Kill => Signal::Kill,
+            ProcessSignal::Hup => Signal::HangUp,
+            ProcessSignal::Usr1 => Signal::User1,
+            ProcessSignal::Usr2 => Signal::User2,
+        };
+        self.0.processes.signal(owner(call), job.id, signal).map_err(tell)
+    }
+
+    async fn end(&self, call: &Call, id: &str) -> Result<Ran, ToolError> {
+        let job = self.job(call, id)?;
+        // Whoever ends it is told here.
+        let (ended, _) =
+            tokio::join!(job.wait(behind::LAST_WORDS), self.0.processes.stop(owner(call), job.id));
+        drop(ended);
+        self.look(call, id, Duration::ZERO).await
+    }
+}
+
+fn owner(call: &Call) -> Owner {
+    Owner { tenant: call.tenant, session: call.session }
+}
+
+/// A command in a line.
+fn title(script: &str) -> String {
+    let words = script.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title: String = words.chars().filter(|c| !c.is_control()).collect();
+    if title.chars().count() > LONGEST_TITLE {
+        title = title.chars().take(LONGEST_TITLE - 1).chain(['…']).collect();
+    }
+    title
+}
+
+fn lost(id: &str) -> ToolError {
+    ToolError::Tell(format!(
+        "lost: `{id}` is known no more, for its runner stopped or its end is long past; what it \
+         had changed in files by the time it was lost is not kept"
+    ))
+}
+
+fn tell(error: impl std::error::Error) -> ToolError {
+    ToolError::Tell(error.to_string())
+}
+
+fn not_started(error: holdfast_sandbox::Error) -> ToolError {
+    if error.kind().is_transient() {
+        warn!(error = &error as &dyn std::error::Error, "a command could not be started");
+    }
+    ToolError::Tell(format!("not run: {error}"))
+}
+
+fn not_laid_out(error: folders::Error) -> ToolError {
+    warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
+    ToolError::Tell(format!("not run: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_line_and_short() {
+        assert_eq!(title("  ls -l \n\t rm x\u{7} "), "ls -l rm x");
+        assert_eq!(title(&"x".repeat(500)).chars().count(), LONGEST_TITLE);
+    }
+}

@@ -1,0 +1,294 @@
+//! Folders for commands, one for each that runs.
+//!
+//! ```text
+//! <dir>/cache                                  what files say, for all runners on this machine
+//! <dir>/<n>/lock                               held by the runner that has <n>
+//! <dir>/<n>/<tenant>-<agent>-<session>-<who>-<m>   a folder; see `holdfast_workspace::Scratch`
+//! ```
+//!
+//! Nothing of it is made before the first command. Two commands of a session that run at once have
+//! a folder each, and the next one has the first that is free, so that its files are there already.
+//! What the agent's owner may see and others may not is a folder of its own.
+//!
+//! ## What can go wrong
+//!
+//! A runner that was killed leaves its folders behind. The next one on this machine takes over its
+//! `<n>`, since nobody holds its lock, and uses what is there.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use holdfast_agent::bootstrap::Audience;
+use holdfast_types::{AgentId, SessionId, SessionKind, TenantId};
+use holdfast_workspace::{Cache, Scratch, Workspaces};
+use tokio::{sync::OnceCell, task::spawn_blocking};
+use tracing::debug;
+
+use crate::{
+    config,
+    files::{is_seen, may_change},
+};
+
+/// The most runners that share a directory.
+const MOST_RUNNERS: u16 = 1_000;
+
+/// The file of which the age says when a folder was last used.
+const USED: &str = "used";
+
+/// Why there is no folder for a command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The directory cannot be used.
+    #[error("`runner.scratch.dir`, `{}`, cannot be used", dir.display())]
+    Dir {
+        dir: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The files could not be brought.
+    #[error(transparent)]
+    Workspace(#[from] holdfast_workspace::Error),
+}
+
+/// Who speaks with the agent, as far as its files are concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub(crate) kind: SessionKind,
+    pub(crate) audience: Audience,
+}
+
+impl Sight {
+    pub(crate) fn sees(self, path: &str) -> bool {
+        is_seen(self.kind, self.audience, path)
+    }
+
+    pub(crate) fn may_change(self, path: &str) -> bool {
+        may_change(self.kind, self.audience, path)
+    }
+}
+
+/// Whose commands a folder is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Whose {
+    pub(crate) tenant: TenantId,
+    pub(crate) agent: AgentId,
+    pub(crate) session: SessionId,
+    pub(crate) sight: Sight,
+}
+
+impl Whose {
+    /// The same for the same agent, session and sight only.
+    fn name(&self) -> String {
+        let who = match self.sight.audience {
+            Audience::Owner => "own",
+            Audience::Others => "others",
+        };
+        format!(
+            "{}-{}-{}-{who}",
+            self.tenant.as_uuid().simple(),
+            self.agent.as_uuid().simple(),
+            self.session.as_uuid().simple(),
+        )
+    }
+}
+
+/// The folders of this runner.
+#[derive(Debug)]
+pub(crate) struct Folders {
+    config: config::Scratch,
+    workspaces: Workspaces,
+    home: OnceCell<Home>,
+    /// Those in use, by name and number.
+    busy: Mutex<HashMap<String, BTreeSet<usize>>>,
+}
+
+/// Where they are.
+#[derive(Debug)]
+struct Home {
+    dir: PathBuf,
+    cache: Cache,
+    /// Held for as long as this runner lives.
+    _lock: File,
+}
+
+/// A folder, for one command.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) scratch: Scratch,
+    pub(crate) sight: Sight,
+    _taken: Taken,
+}
+
+/// A folder's name and number, given back at its end.
+#[derive(Debug)]
+struct Taken {
+    folders: Arc<Folders>,
+    name: String,
+    number: usize,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut busy = self.folders.busy();
+        if let Some(numbers) = busy.get_mut(&self.name) {
+            numbers.remove(&self.number);
+            if numbers.is_empty() {
+                busy.remove(&self.name);
+            }
+        }
+    }
+}
+
+impl Folders {
+    pub(crate) fn new(config: config::Scratch, workspaces: Workspaces) -> Self {
+        Self { config, workspaces, home: OnceCell::new(), busy: Mutex::default() }
+    }
+
+    fn busy(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<usize>>> {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A folder with the agent's files as they are now, as far as its session may see them.
+    pub(crate) async fn take(self: &Arc<Self>, whose: Whose) -> Result<Folder, Error> {
+        let home = self.home().await?;
+        let taken = self.reserve(whose.name());
+        let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
+        let scratch = Scratch::open(
+            self.workspaces.clone(),
+            home.cache.clone(),
+            &root,
+            whose.tenant,
+            whose.agent,
+        );
+        let sight = whose.sight;
+        let mut scratch = scratch.await?.hiding(move |path| !sight.sees(path.as_str()));
+        scratch.bring(None).await?;
+        let used = root.join(USED);
+        if let Err(source) = fs::write(&used, "") {
+            return Err(Error::Dir { dir: used, source });
+        }
+        Ok(Folder { scratch, sight, _taken: taken })
+    }
+
+    fn reserve(self: &Arc<Self>, name: String) -> Taken {
+        let mut busy = self.busy();
+        let numbers = busy.entry(name.clone()).or_default();
+        let number = (0..).find(|number| !numbers.contains(number)).unwrap_or_default();
+        numbers.insert(number);
+        Taken { folders: Arc::clone(self), name, number }
+    }
+
+    async fn home(&self) -> Result<&Home, Error> {
+        let open = async || {
+            let (dir, limit) = (self.config.dir.clone(), self.config.cache);
+            let opened = spawn_blocking(move || Home::open(&dir, limit)).await;
+            opened.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked.into_panic()))
+        };
+        self.home.get_or_try_init(open).await
+    }
+
+    /// Removes folders that were not used for long.
+    pub(crate) async fn tidy(self: &Arc<Self>) {
+        let Some(home) = self.home.get() else { return };
+        let (dir, idle) = (home.dir.clone(), self.config.idle);
+        let Ok(Ok(old)) = spawn_blocking(move || unused(&dir, idle)).await else { return };
+        for root in old {
+            let name = root.file_name().and_then(|name| name.to_str());
+            let Some((name, number)) = name.and_then(|name| name.rsplit_once('-')) else {
+                continue;
+            };
+            let Ok(number) = number.parse() else { continue };
+            if !self.busy().entry(name.to_owned()).or_default().insert(number) {
+                continue;
+            }
+            let taken = Taken { folders: Arc::clone(self), name: name.to_owned(), number };
+            if let Err(error) = Scratch::discard(&root).await {
+                let error = &error as &dyn std::error::Error;
+                debug!(error, "a scratch folder could not be removed");
+            }
+            drop(taken);
+        }
+    }
+}
+
+impl Home {
+    fn open(dir: &Path, cache: u64) -> Result<Self, Error> {
+        let wrong = |source| Error::Dir { dir: dir.to_owned(), source };
+        make_private(dir).map_err(wrong)?;
+        let (own, lock) = claim(dir).map_err(wrong)?;
+        Ok(Self { dir: own, cache: Cache::open(dir.join("cache"), cache)?, _lock: lock })
+    }
+}
+
+/// Makes a directory that nobody else may look into.
+fn make_private(dir: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// The first part of the directory that no living runner has.
+fn claim(dir: &Path) -> io::Result<(PathBuf, File)> {
+    for number in 0..MOST_RUNNERS {
+        let own = dir.join(number.to_string());
+        make_private(&own)?;
+        let lock = File::options().create(true).append(true).open(own.join("lock"))?;
+        match lock.try_lock() {
+            Ok(()) => return Ok((own, lock)),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Err(io::Error::other("too many runners share it"))
+}
+
+/// The folders that were last used so long ago.
+fn unused(dir: &Path, idle: Duration) -> io::Result<Vec<PathBuf>> {
+    let mut old = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let root = entry?.path();
+        let used = fs::metadata(root.join(USED)).and_then(|used| used.modified());
+        let age = used.ok().and_then(|used| used.elapsed().ok());
+        if age.is_some_and(|age| age > idle) {
+            old.push(root);
+        }
+    }
+    Ok(old)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runners_on_a_machine_have_a_part_each_and_a_dead_ones_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+
+        let (first, lock) = claim(dir.path()).unwrap();
+        let (second, _) = claim(dir.path()).unwrap();
+        drop(lock);
+        let (third, _) = claim(dir.path()).unwrap();
+
+        assert_ne!(first, second);
+        assert_eq!(first, third);
+    }
+
+    #[test]
+    fn what_was_used_lately_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("a").join(USED), "").unwrap();
+
+        assert_eq!(unused(dir.path(), Duration::from_secs(60)).unwrap(), Vec::<PathBuf>::new());
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(unused(dir.path(), Duration::ZERO).unwrap(), [dir.path().join("a")]);
+    }
+}

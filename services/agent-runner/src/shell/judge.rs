@@ -1,0 +1,200 @@
+//! Whether a command may run, and who is asked.
+
+use std::sync::Arc;
+
+use holdfast_agent::policy::{Compiled, Decision, Permission, Subject};
+use holdfast_sandbox::Backend;
+use holdfast_tools::{Approval, CommandLine};
+use serde_json::{Value, json};
+
+/// The longest that a summary for a person is, in characters.
+const LONGEST_SUMMARY: usize = 300;
+
+/// What the policy says of the commands of one turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Judge {
+    policy: Arc<Compiled>,
+    subject: Subject,
+}
+
+impl Judge {
+    pub(crate) const fn new(policy: Arc<Compiled>, subject: Subject) -> Self {
+        Self { policy, subject }
+    }
+}
+
+/// Whether a person is asked about a command. What was not judged is asked about.
+///
+/// | a command | in a sandbox | without walls |
+/// |---|---|---|
+/// | that the policy denies | is denied | is denied |
+/// | that it lets a person decide | is asked about | is asked about |
+/// | that wants the network | runs if tenant and agent allow it, is asked about if neither says | the same |
+/// | any other | runs | is asked about |
+pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLine) -> Approval {
+    let Some(judge) = judge else { return ask(line) };
+    let view = judge.policy.view(&judge.subject);
+    let mut is_asked = backend == Backend::Plain;
+    match view.decide_call("exec", &input(line)) {
+        Decision::Allow => {}
+        Decision::NeedApproval { .. } => is_asked = true,
+        Decision::Deny { rule, .. } => return Approval::Deny(format!("not run: {rule}")),
+    }
+    if line.network {
+        match view.network() {
+            Some(Permission::Allow) => {}
+            Some(Permission::Ask) | None => is_asked = true,
+            Some(Permission::Deny) => {
+                return Approval::Deny("not run: commands may not use the network here".to_owned());
+            }
+        }
+    }
+    if is_asked { ask(line) } else { Approval::Never }
+}
+
+/// A command, as the policy reads it.
+fn input(line: &CommandLine) -> Value {
+    json!({ "command": line.script, "env": line.env })
+}
+
+fn ask(line: &CommandLine) -> Approval {
+    let subject = json!({
+        "command": line.script,
+        "workdir": line.workdir,
+        "env": line.env,
+        "network": line.network,
+    });
+    let mut summary = String::from("run ");
+    if line.network {
+        summary.push_str("with the network ");
+    }
+    if !line.workdir.is_empty() {
+        summary.push_str(&format!("in {} ", line.workdir));
+    }
+    let script = line.script.split_whitespace().collect::<Vec<_>>().join(" ");
+    summary.push_str(&format!("`{script}`"));
+    if summary.chars().count() > LONGEST_SUMMARY {
+        summary = summary.chars().take(LONGEST_SUMMARY - 1).chain(['…']).collect();
+    }
+    Approval::Ask { subject: subject.to_string(), summary, pattern: pattern(line) }
+}
+
+/// What "always" would mean: the same program, and the same word after it. Only of a command that
+/// is one, and asks for nothing besides.
+fn pattern(line: &CommandLine) -> Option<String> {
+    let is_plain =
+        |word: &&str| word.chars().all(|c| c.is_ascii_alphanumeric() || "._/=:,@%+-".contains(c));
+    if line.network || !line.env.is_empty() || line.script.trim().contains('\n') {
+        return None;
+    }
+    let words: Vec<&str> = line.script.split_whitespace().collect();
+    if !words.iter().all(is_plain) {
+        return None;
+    }
+    match words.as_slice() {
+        [] => None,
+        [program, first, ..] if !first.starts_with('-') => Some(format!("{program} {first} *")),
+        [program, ..] => Some((*program).to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use holdfast_agent::policy::{self, Ask, Catalog, Defaults, ExecSettings, Security};
+    use holdfast_types::SessionKind;
+
+    use super::*;
+
+    fn line(script: &str) -> CommandLine {
+        CommandLine {
+            script: script.to_owned(),
+            workdir: String::new(),
+            env: BTreeMap::new(),
+            timeout: None,
+            patience: None,
+            network: false,
+        }
+    }
+
+    fn judge(tenant: &policy::Settings) -> Judge {
+        let (catalog, _) = Catalog::new([policy::Tool::native("exec")]);
+        let agent = policy::Settings::default();
+        let compiled = Compiled::new(Arc::new(catalog), &Defaults::default(), tenant, &agent);
+        Judge::new(Arc::new(compiled.unwrap()), Subject::new(SessionKind::Main))
+    }
+
+    fn is_asked(approval: &Approval) -> bool {
+        matches!(approval, Approval::Ask { .. })
+    }
+
+    #[test]
+    fn within_walls_only_the_network_is_asked_about() {
+        let judge = judge(&policy::Settings::default());
+        let network = CommandLine { network: true, ..line("curl example.com") };
+
+        assert_eq!(approval(Some(&judge), Backend::Bubblewrap, &line("ls")), Approval::Never);
+        assert!(is_asked(&approval(Some(&judge), Backend::Bubblewrap, &network)));
+        assert!(is_asked(&approval(Some(&judge), Backend::Plain, &line("ls"))));
+        assert!(is_asked(&approval(None, Backend::Bubblewrap, &line("ls"))));
+    }
+
+    #[test]
+    fn what_the_tenant_says_holds() {
+        let network = CommandLine { network: true, ..line("ls") };
+        for (permission, expected) in
+            [(Permission::Allow, "runs"), (Permission::Ask, "asked"), (Permission::Deny, "denied")]
+        {
+            let actions = serde_json::from_value(json!({ "network": permission })).unwrap();
+            let tenant = policy::Settings { actions, ..policy::Settings::default() };
+            let found = match approval(Some(&judge(&tenant)), Backend::Bubblewrap, &network) {
+                Approval::Never => "runs",
+                Approval::Ask { .. } => "asked",
+                Approval::Deny(_) => "denied",
+            };
+            assert_eq!(found, expected);
+        }
+
+        let exec = ExecSettings {
+            security: Some(Security::Allowlist),
+            ask: Some(Ask::OnMiss),
+            ..ExecSettings::default()
+        };
+        let tenant = policy::Settings { exec, ..policy::Settings::default() };
+        assert!(is_asked(&approval(Some(&judge(&tenant)), Backend::Bubblewrap, &line("ls"))));
+    }
+
+    #[test]
+    fn always_means_the_same_program_and_nothing_that_hides_another() {
+        for (script, meant) in [
+            ("ls -la", Some("ls")),
+            ("git log -5", Some("git log *")),
+            ("python3 run.py", Some("python3 run.py *")),
+            ("ls; rm x", None),
+            ("echo $HOME", None),
+            ("ls\nrm x", None),
+        ] {
+            assert_eq!(pattern(&line(script)).as_deref(), meant, "{script}");
+        }
+        assert_eq!(pattern(&CommandLine { network: true, ..line("ls") }), None);
+    }
+
+    #[test]
+    fn another_command_is_another_subject() {
+        let subject = |line: &CommandLine| match ask(line) {
+            Approval::Ask { subject, .. } => subject,
+            other => panic!("{other:?}"),
+        };
+        let one = line("ls");
+        assert_eq!(subject(&one), subject(&one.clone()));
+        for other in [
+            line("ls "),
+            CommandLine { workdir: "a".into(), ..one.clone() },
+            CommandLine { network: true, ..one.clone() },
+            CommandLine { env: BTreeMap::from([("A".into(), "1".into())]), ..one.clone() },
+        ] {
+            assert_ne!(subject(&one), subject(&other));
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! A command that runs, and the folder that it runs in.
+//!
+//! ## What can go wrong
+//!
+//! Whoever waits for a command may be dropped: the session is another runner's now, or this one has
+//! no time left. Then the command is killed, and what it did is undone with its folder, for nobody
+//! is there to whom it could be told. The folder is free once the command is surely gone.
+
+use std::time::Duration;
+
+use holdfast_sandbox::{Ended, Limit, Owner, ProcessId, Signal, Unread};
+use holdfast_tools::{Kept, Ran, Stands, Written};
+use holdfast_workspace::By;
+use tokio::time::Instant;
+
+use super::{Shell, folders::Folder, keep::keep};
+
+/// How long a killed command may take to be gone.
+const LAST_BREATH: Duration = Duration::from_secs(5);
+
+/// A command that runs. Dropping it kills the command.
+#[derive(Debug)]
+pub(super) struct Running {
+    shell: Shell,
+    pub(super) owner: Owner,
+    pub(super) id: ProcessId,
+    pub(super) began: Instant,
+    by: By,
+    folder: Option<Folder>,
+}
+
+impl Running {
+    pub(super) fn new(shell: Shell, owner: Owner, id: ProcessId, by: By, folder: Folder) -> Self {
+        let began = Instant::now();
+        Self { shell, owner, id, began, by, folder: Some(folder) }
+    }
+
+    /// Keeps what the command changed, once it has ended, and gives its folder back.
+    pub(super) async fn keep(&mut self, ended: Ended) -> Kept {
+        let Some(mut folder) = self.folder.take() else { return Kept::default() };
+        if ended == Ended::Limit(Limit::Disk) {
+            let note = "nothing that it changed was kept: it wrote too much".to_owned();
+            return Kept { notes: vec![note], ..Kept::default() };
+        }
+        keep(&mut folder, &self.by).await
+    }
+
+    /// What it wrote since that was last asked.
+    pub(super) fn unread(&self) -> Option<Unread> {
+        self.shell.0.processes.unread(self.owner, self.id).ok()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // With its folder given back, it was kept, and has ended.
+        let Some(folder) = self.folder.take() else { return };
+        let (shell, owner, id) = (self.shell.clone(), self.owner, self.id);
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        runtime.spawn(async move {
+            let processes = &shell.0.processes;
+            drop(processes.signal(owner, id, Signal::Kill));
+            drop(processes.wait(owner, id, LAST_BREATH).await);
+            processes.forget(owner, id);
+            drop(folder);
+        });
+    }
+}
+
+/// What is told of a command.
+pub(super) fn ran(
+    stands: Stands,
+    unread: Option<Unread>,
+    took: Duration,
+    kept: Option<Kept>,
+) -> Ran {
+    let written = |chunk: holdfast_sandbox::Chunk| Written {
+        text: String::from_utf8_lossy(&chunk.bytes).into_owned(),
+        skipped: chunk.skipped,
+    };
+    let (out, err) = match unread {
+        Some(Unread { out, err, .. }) => (written(out), written(err)),
+        None => (Written::default(), Written::default()),
+    };
+    Ran { stands, out, err, took, kept }
+}
+
+/// How a command ended.
+pub(super) fn stands(ended: Ended) -> Stands {
+    match ended {
+        Ended::Exited(code) => Stands::Exited(code),
+        Ended::Signalled(_) | Ended::TimedOut | Ended::Cancelled | Ended::Limit(_) => {
+            Stands::Ended(ended.to_string())
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! Commands run in a sandbox among the agent's files, once, and what they change is kept.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use agent_runner::Config;
+use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_directory::{Actor, NewAgent};
+use holdfast_pg::Pools;
+use holdfast_sandbox::Choice;
+use holdfast_session::{Accepted, NewMessage};
+use holdfast_testkit::Reply;
+use holdfast_types::{AgentId, AgentName, Entry, SessionKey};
+use holdfast_workspace::{By, Edit, LogFilter, Workspaces};
+use serde_json::json;
+
+use crate::world::World;
+
+/// A world whose runners have commands.
+fn walled(world: &World) -> Config {
+    let mut config = world.config();
+    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config
+}
+
+fn files(world: &World) -> anyhow::Result<Workspaces> {
+    Ok(Workspaces::new(Pools::lazy(&world.config().database, "test")?))
+}
+
+async fn read(world: &World, agent: AgentId, path: &str) -> anyhow::Result<Option<String>> {
+    let file = files(world)?.read(world.tenant, agent, &path.parse()?, None).await?;
+    Ok(file.and_then(|file| file.text().map(str::to_owned)))
+}
+
+/// A message of the owner's.
+fn owner(world: &World, text: &str) -> NewMessage {
+    NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", text) }
+}
+
+/// What the tools of a session returned, in order.
+async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+    let journal = world.journal(sent.session).await?;
+    let output = |entry| match entry {
+        Entry::Returned { output, .. } => Some(output),
+        _ => None,
+    };
+    Ok(journal.into_iter().filter_map(output).collect())
+}
+
+fn exec(command: &str) -> Reply {
+    Reply::call("a", "exec", json!({ "command": command }).to_string())
+}
+
+/// Runs one command for the owner, and says what the model was told.
+async fn run(world: &World, command: &str) -> anyhow::Result<String> {
+    world.model.queue([exec(command), Reply::text("done")]);
+    let sent = world.send(owner(world, "go")).await?;
+    world.text(&sent).await?;
+    let mut told = returned(world, &sent).await?;
+    told.pop().ok_or_else(|| anyhow::anyhow!("nothing was told"))
+}
+
+/// Answers call after call by what the last one returned.
+fn step_by_step(world: &World, steps: Vec<fn(&str) -> Reply>) {
+    let steps = Mutex::new(steps.into_iter());
+    world.model.answer(move |request| {
+        let last = request.tool_results().pop().map(|(_, text)| text).unwrap_or_default();
+        let step = steps.lock().unwrap().next();
+        step.map_or_else(|| Reply::text("done"), |step| step(&last))
+    });
+}
+
+/// The first process that a text names.
+fn process_in(text: &str) -> String {
+    let from = text.find("prc_").unwrap_or_else(|| panic!("no process in: {text}"));
+    text[from..].chars().take(36).collect()
+}
+
+fn process(action: &str, id: &str, more: &serde_json::Value) -> Reply {
+    let mut input = json!({ "action": action, "id": id });
+    for (name, value) in more.as_object().into_iter().flatten() {
+        input[name] = value.clone();
+    }
+    Reply::call("p", "process", input.to_string())
+}
+
+/// Whether a file of this name is anywhere below.
+fn is_below(dir: &Path, name: &str) -> bool {
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            if entry.file_name() == name {
+                return true;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                dirs.push(entry.path());
+            }
+        }
+    }
+    false
+}
+
+/// Whether a process with this in its command line runs.
+fn is_running(words: &str) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let lines = processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).replace('\0', " ").contains(words))
+}
+
+#[tokio::test]
+async fn a_command_runs_and_what_it_changes_is_kept_with_its_author_its_run_and_its_reason()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    assert!(!is_below(world.scratch.path(), "lock"), "nothing is laid out before a command");
+
+    let told = run(&world, "mkdir -p sub && echo hello > sub/a.txt; echo out; exit 3").await?;
+    let errors = run(&world, "echo oh no >&2").await?;
+
+    assert!(told.starts_with("failed: exited with code 3 after "), "{told}");
+    assert!(told.contains("\nout\nChanged files, as revision "), "{told}");
+    assert!(told.ends_with(":\n+ sub/a.txt\n"), "{told}");
+    assert!(errors.starts_with("completed: exited with code 0"), "{errors}");
+    assert!(errors.ends_with("\nSTDERR:\noh no\n"), "{errors}");
+    assert_eq!(read(&world, world.agent.id, "sub/a.txt").await?.as_deref(), Some("hello\n"));
+    let filter = LogFilter { path: None, before: None, limit: 1 };
+    let log = files(&world)?.log(world.tenant, world.agent.id, &filter).await?;
+    assert_eq!(log[0].author, world.agent.name.as_str());
+    assert!(log[0].run.is_some());
+    assert!(log[0].reason.starts_with("exec: mkdir -p sub && echo hello"), "{}", log[0].reason);
+    assert_eq!(log[0].files[0].path.as_str(), "sub/a.txt");
+    Ok(())
+}
+
+#[tokio::test]
+async fn commands_and_file_tools_see_what_the_others_did() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    world.model.queue([
+        Reply::call("a", "write", r#"{"path":"n.txt","content":"one\n"}"#),
+        Reply::call("b", "exec", r#"{"command":"cat n.txt && echo two >> n.txt"}"#),
+        Reply::call("c", "read", r#"{"path":"n.txt"}"#),
+        Reply::call("d", "delete_file", r#"{"path":"n.txt"}"#),
+        Reply::call("e", "bash", r#"{"command":"ls n.txt; ls -a"}"#),
+        Reply::text("done"),
+    ]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[1].contains("\none\n") && told[1].ends_with("~ n.txt\n"), "{told:?}");
+    assert!(told[2].contains("two"), "{told:?}");
+    assert!(told[4].contains("No such file") && told[4].contains("SOUL.md"), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_sees_no_environment_and_no_place_of_the_mesh() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.sandbox.guard.restrict_to_workspace = false;
+    let _runner = world.runner_with(config, |app| app).await?;
+    // Cargo tells every test where it is.
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok());
+
+    let input = json!({
+        "command": format!("env | sort; pwd; ls {}", world.scratch.path().display()),
+        "env": { "MINE": "1" },
+    });
+    world.model.queue([Reply::call("a", "exec", input.to_string()), Reply::text("done")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.remove(0);
+    for there in ["MINE=1\n", "HOLDFAST_AGENT=main\n", "\n/workspace\n", "No such file"] {
+        assert!(told.contains(there), "{there}: {told}");
+    }
+    for not_there in ["CARGO", "DATABASE", "postgres", "SECRET"] {
+        assert!(!told.contains(not_there), "{not_there}: {told}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_guard_refuses_does_not_run() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+
+    let told = run(&world, "touch x; sudo ls").await?;
+    assert_eq!(told, "Command blocked by safety guard (dangerous pattern detected)");
+    let told = run(&world, "touch x; cat ../y").await?;
+    assert_eq!(told, "Command blocked by safety guard (path traversal detected)");
+    let input = json!({ "command": "touch x", "network": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+    let told = returned(&world, &sent).await?.pop().unwrap_or_default();
+    assert!(told.starts_with("commands have no network in this installation"), "{told}");
+
+    assert_eq!(read(&world, world.agent.id, "x").await?, None);
+    assert!(!is_below(world.scratch.path(), "lock"), "no folder was needed");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_whose_time_is_up_ends_with_all_that_it_started() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    let command = "echo kept > k; sleep 71.25 & trap '' TERM; sleep 71.25";
+    let input = json!({ "command": command, "timeout": 1 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
+
+    let begun = Instant::now();
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.remove(0);
+    assert!(told.starts_with("failed: its time was up after "), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(!is_running("sleep 71.25"));
+    assert_eq!(read(&world, world.agent.id, "k").await?.as_deref(), Some("kept\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_flood_of_output_is_cut_in_its_middle() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+
+    let told = run(&world, "head -c 3000000 /dev/zero | tr '\\0' x; echo; echo end").await?;
+
+    assert!(told.contains("bytes before this are forgotten"), "{}", &told[..200]);
+    assert!(told.contains("bytes left out") && told.ends_with("xxx\nend\n"));
+    assert!(told.len() < 34_000, "{}", told.len());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    step_by_step(
+        &world,
+        vec![
+            |_| {
+                let command = "while read l; do echo \"got $l\"; echo $l >> log; done; echo bye";
+                let input = json!({ "command": command, "background": true });
+                Reply::call("a", "exec", input.to_string())
+            },
+            |begun| process("stdin", &process_in(begun), &json!({ "text": "one\n" })),
+            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
+            |list| process("status", &process_in(list), &json!({ "wait_ms": 300 })),
+            |stands| process("stdin", &process_in(stands), &json!({ "close": true })),
+            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
+            |list| process("status", &process_in(list), &json!({ "wait_ms": 10_000 })),
+        ],
+    );
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[0].starts_with("running in the background as prc_"), "{told:?}");
+    assert!(told[2].contains(" running, started 0 s ago: while read l;"), "{told:?}");
+    assert!(told[3].starts_with("running") && told[3].ends_with("\ngot one\n"), "{told:?}");
+    assert!(told[6].starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(told[6].contains("\nbye\nChanged files") && told[6].ends_with("+ log\n"), "{told:?}");
+    assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
+    assert_eq!(world.sessions.session(world.tenant, sent.session).await?.turns, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    step_by_step(
+        &world,
+        vec![
+            |_| {
+                let command = "trap 'echo tick' USR1; while :; do sleep 0.05; done";
+                let input = json!({ "command": command, "background": true });
+                Reply::call("a", "exec", input.to_string())
+            },
+            |begun| process("signal", &process_in(begun), &json!({ "signal": "usr1" })),
+            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
+            |list| process("status", &process_in(list), &json!({ "wait_ms": 500 })),
+            |stands| process("kill", &process_in(stands), &json!({})),
+            |_| process("status", "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607", &json!({})),
+        ],
+    );
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[3].contains("tick"), "{told:?}");
+    assert!(told[4].starts_with("failed: "), "{told:?}");
+    assert!(told[5].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_takes_long_goes_on_behind_and_its_session_is_told_of_its_end()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    let input = json!({ "command": "sleep 1; echo x > late", "yield_ms": 100 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    assert_eq!(world.text(&sent).await?, "started");
+    world.until("the session was told", async || world.model.count() == 3).await?;
+
+    let told = world.model.requests()[2].last_user_text();
+    assert!(told.contains("has ended (prc_"), "{told}");
+    assert!(told.contains("`sleep 1; echo x > late`): exited with code 0"), "{told}");
+    assert!(told.contains("changed 1 files"), "{told}");
+    assert_eq!(read(&world, world.agent.id, "late").await?.as_deref(), Some("x\n"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_command_that_its_runner_did_not_survive_is_not_run_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.lease = Duration::from_secs(2);
+    config.runner.sweep = Duration::from_millis(100);
+    world.model.queue([exec("echo x > begun; sleep 72.25"), Reply::text("who knows")]);
+    let first = world.runner_with(config.clone(), |app| app).await?;
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+    first.kill();
+    let _second = world.runner_with(config, |app| app).await?;
+    assert_eq!(world.text(&sent).await?, "who knows");
+
+    assert_eq!(returned(&world, &sent).await?, [UNKNOWN_OUTCOME]);
+    let kinds = world.kinds(sent.session).await?;
+    assert_eq!(kinds, ["heard", "thought", "called", "returned", "thought"]);
+    assert!(!is_running("sleep 72.25"));
+    let told = run(&world, "ls begun").await?;
+    assert!(told.contains("No such file"), "half of what it did is not kept: {told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_of_another_agent_sees_neither_files_nor_processes() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    let new = NewAgent { name: AgentName::new("other"), ..NewAgent::default() };
+    let other = world.directory.create_agent(world.tenant, Actor::Operator, new).await?;
+    let input = json!({ "command": "echo s3cret > mine; sleep 5", "yield_ms": 300 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+    let theirs = process_in(&returned(&world, &sent).await?[0]);
+
+    world.model.queue([
+        exec("ls; cat mine"),
+        process("status", &theirs, &json!({})),
+        process("kill", &theirs, &json!({})),
+        Reply::call("l", "process", r#"{"action":"list"}"#),
+        Reply::text("done"),
+    ]);
+    let key = SessionKey::main(&other.name);
+    let message = NewMessage { key, agent: other.id, ..world.message("s", "go") };
+    let sent = world.send(message).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[0].contains("No such file") && !told[0].contains("s3cret"), "{told:?}");
+    assert!(told[1].starts_with("lost: ") && told[2].starts_with("lost: "), "{told:?}");
+    assert_eq!(told[3], "There are no background processes here.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_the_owners_alone_is_not_there_for_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    run(&world, "mkdir -p memory; echo s3cret > memory/note.md").await?;
+    let command = "ls; cat memory/note.md; mkdir -p memory; echo x > memory/b.md; echo x > SOUL.md";
+    world.model.queue([exec(command), Reply::text("done")]);
+
+    let sent = world.say("stranger", "go").await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.remove(0);
+    assert!(told.contains("SOUL.md\n") && !told.contains("s3cret"), "{told}");
+    assert!(told.contains("`SOUL.md` was not kept: it is changed in a conversation"), "{told}");
+    assert!(told.contains("`memory/b.md` was not kept"), "{told}");
+    assert_eq!(read(&world, world.agent.id, "memory/b.md").await?, None);
+    assert_ne!(read(&world, world.agent.id, "SOUL.md").await?.as_deref(), Some("x\n"));
+    let told = run(&world, "cat memory/note.md").await?;
+    assert!(told.contains("s3cret"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    run(&world, "echo one > f; echo one > g").await?;
+    world
+        .model
+        .queue([exec("touch begun; sleep 1; echo mine > f; echo mine > g"), Reply::text("done")]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+    let put = Edit::Put {
+        path: "f".parse()?,
+        content: b"theirs\n".to_vec(),
+        base: holdfast_workspace::Base::Any,
+    };
+    let by = By::author("ann", "a test");
+    files(&world)?.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.pop().unwrap_or_default();
+    assert!(told.contains("Note: `f` was changed meanwhile by ann"), "{told}");
+    assert_eq!(read(&world, world.agent.id, "f").await?.as_deref(), Some("theirs\n"));
+    assert_eq!(read(&world, world.agent.id, "g").await?.as_deref(), Some("mine\n"));
+    let beside = told.split('`').find(|part| part.starts_with("f.conflict-")).unwrap_or_default();
+    assert_eq!(read(&world, world.agent.id, beside).await?.as_deref(), Some("mine\n"), "{told}");
+    let seen = run(&world, "cat f").await?;
+    assert!(seen.contains("theirs"), "{seen}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let runner = world.runner_with(walled(&world), |app| app).await?;
+    let command = "trap 'echo bye > bye; exit 0' TERM; while :; do sleep 0.05; done";
+    let input = json!({ "command": command, "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    runner.stop().await?;
+
+    assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
+    assert_eq!(world.sessions.session(world.tenant, sent.session).await?.waiting, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn folders_that_nobody_uses_are_removed() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.scratch.idle = Duration::from_millis(200);
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    run(&world, "echo x > here").await?;
+    let gone = async || !is_below(world.scratch.path(), "tree");
+    world.until("the folder is gone", gone).await?;
+
+    let told = run(&world, "cat here").await?;
+    assert!(told.contains("\nx\n"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_no_commands_run_none_are_offered() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = world.config();
+    config.runner.sandbox.backend = Choice::Bubblewrap;
+    config.runner.sandbox.bwrap = Some(PathBuf::from("/nowhere/bwrap"));
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let told = run(&world, "ls").await?;
+
+    assert!(told.starts_with("there is no tool `exec`"), "{told}");
+    Ok(())
+}
