@@ -109,8 +109,8 @@ impl App {
             held,
             tools,
             workspaces,
-shell,
-mcp,
+            shell,
+            mcp,
         })
     }
 
@@ -162,8 +162,8 @@ mcp,
             held,
             tools,
             workspaces,
-shell,
-mcp,
+            shell,
+            mcp,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");

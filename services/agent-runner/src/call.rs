@@ -62,8 +62,8 @@ impl Turn<'_> {
 
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
-        let judge = Judge::new(Arc::clone(&self.policy), self.subject(brief));
         let audience = self.audience(brief);
+        let judge = self.judge(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();

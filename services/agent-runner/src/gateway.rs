@@ -197,7 +197,7 @@ fn told_of(error: impl std::fmt::Display) -> ToolError {
 }
 
 /// What the model can do something about it is told; all else is ours.
-fn told(error: impl Fault + Send + Sync + 'static) -> ToolError {
+fn told(error: impl Fault) -> ToolError {
     match error.kind() {
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => told_of(error),
         Kind::Unauthenticated | Kind::Exhausted | Kind::Unavailable | Kind::Internal => {

@@ -28,9 +28,9 @@
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `outgoing.rs` | what the tool `message` may do where |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
-//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
 //! | `gateway.rs` | the gateway's methods that a tool may call |
+//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!

@@ -74,13 +74,16 @@ type Which = (TenantId, AgentId, String);
 
 type Servers = Arc<Vec<OpenMcpServer>>;
 
+/// The tools of an agent, and what they were put together from.
+type Joined = (Vec<Stamp>, Arc<Toolbox>);
+
 /// The MCP servers of all tenants, as they are used here.
 pub(crate) struct Mcp {
     directory: Directory,
     ways: Arc<Ways>,
     servers: Mutex<HashMap<TenantId, (Instant, Servers)>>,
     links: Mutex<HashMap<Which, Arc<Link>>>,
-    toolboxes: Mutex<HashMap<(TenantId, AgentId), (Vec<Stamp>, Arc<Toolbox>)>>,
+    toolboxes: Mutex<HashMap<(TenantId, AgentId), Joined>>,
 }
 
 /// Whether what a server offers is to be found out first.

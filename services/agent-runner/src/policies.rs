@@ -42,8 +42,12 @@ const AGAIN: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct Policies {
     directory: Directory,
-    kept: Mutex<HashMap<(TenantId, AgentId), Kept>>,
+    kept: Mutex<HashMap<Which, Kept>>,
 }
+
+/// Whose, and for which tools: an agent has others as MCP servers come and go. The address is that
+/// of [`Kept::catalog`], which is held, so that it is no other's meanwhile.
+type Which = (TenantId, AgentId, usize);
 
 #[derive(Debug, Clone)]
 struct Kept {
@@ -51,6 +55,7 @@ struct Kept {
     /// The tenant's and the agent's version.
     versions: (i64, i64),
     /// The tools that it was compiled for.
+    #[expect(dead_code, reason = "held, so that its address stays its own")]
     catalog: Arc<Catalog>,
     compiled: Arc<Compiled>,
 }
@@ -69,8 +74,8 @@ impl Policies {
     ) -> Result<Arc<Compiled>, Error> {
         // When the reading begins: what changes from then on is seen a second later at most.
         let at = Instant::now();
-        let kept = lock(&self.kept).get(&(tenant, agent)).cloned();
-        let kept = kept.filter(|kept| Arc::ptr_eq(&kept.catalog, tools.catalog()));
+        let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
+        let kept = lock(&self.kept).get(&which).cloned();
         if let Some(kept) = kept.as_ref().filter(|kept| at.duration_since(kept.at) < KEPT) {
             return Ok(Arc::clone(&kept.compiled));
         }
@@ -84,8 +89,9 @@ impl Policies {
         if all.len() >= MOST_KEPT {
             all.clear();
         }
-        let (catalog, made) = (Arc::clone(tools.catalog()), Arc::clone(&compiled));
-        all.insert((tenant, agent), Kept { at, versions, catalog, compiled: made });
+        let catalog = Arc::clone(tools.catalog());
+        let kept = Kept { at, versions, catalog, compiled: Arc::clone(&compiled) };
+        all.insert(which, kept);
         Ok(compiled)
     }
 }

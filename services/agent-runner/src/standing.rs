@@ -1,5 +1,7 @@
 //! Who speaks in a turn, what they may have done, and what is refused to them.
 
+use std::sync::Arc;
+
 use holdfast_agent::{
     bootstrap::Audience,
     policy::{self, Decision, LocalTime, Place, Subject, Who},
@@ -10,7 +12,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 use tracing::{info, warn};
 
-use crate::{agents::Brief, think::is_meta, turn::Turn};
+use crate::{agents::Brief, shell::Judge, think::is_meta, turn::Turn};
 
 impl Turn<'_> {
     /// Takes in what the tenant and the agent say about tools by now.
@@ -18,6 +20,11 @@ impl Turn<'_> {
         let found = self.worker.policies.find(&self.tools, self.hold.claim.tenant, self.agent);
         self.policy = found.await?;
         Ok(())
+    }
+
+    /// What the policy says of this turn's commands.
+    pub(crate) fn judge(&self, brief: &Brief) -> Judge {
+        Judge::new(Arc::clone(&self.policy), self.subject(brief))
     }
 
     /// Who reads along.
@@ -76,10 +83,10 @@ impl Turn<'_> {
         metrics::counter!(
             "holdfast_runner_policy_denied_total",
             "layer" => layer.as_str(),
-            "tool" => self.tools.label(tool),
+            "tool" => self.tools.label(&call.tool),
         )
         .increment(1);
-        info!(gen_ai.tool.name = self.tools.label(tool), layer = layer.as_str(), "a call was refused by the policy");
+        info!(gen_ai.tool.name = tool, layer = layer.as_str(), "a call was refused by the policy");
         let why = format!("{tool}: {}: {rule}", layer.as_str());
         let (claim, directory) = (&self.hold.claim, &self.worker.directory);
         let recorded = directory.record_refusal(claim.tenant, brief.agent, self.run, &why).await;

@@ -110,6 +110,11 @@ impl Toolbox {
         Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
     }
 
+    /// The tools, for policies.
+    pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
     /// What holds where nobody says anything.
     pub(crate) fn shipped(&self) -> Arc<Compiled> {
         Arc::clone(&self.shipped)

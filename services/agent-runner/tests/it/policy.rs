@@ -293,19 +293,18 @@ async fn an_owner_s_direct_conversation_sees_the_private_notes_and_a_strangers_d
     put(&world, json!({ "owners": ["telegram:7"] })).await?;
     // Makes the agent's first files.
     world.ask("s", "hello").await?;
-    world.model.answer(|request| match request.tool_results().len() {
-        0 => {
-            Reply::call("a", "write", r##"{"path":"MEMORY.md","content":"# The owner likes tea"}"##)
-        }
-        1 => Reply::call("b", "read", r#"{"path":"MEMORY.md"}"#),
-        _ => Reply::text("done"),
-    });
+    let script = || {
+        let write = r##"{"path":"MEMORY.md","content":"# The owner likes tea"}"##;
+        let read = r#"{"path":"MEMORY.md"}"#;
+        [Reply::call("a", "write", write), Reply::call("b", "read", read), Reply::text("done")]
+    };
+    world.model.queue(script());
 
     let owner = world.send(from(&world, "telegram:7", &[], "7", "look")).await?;
     world.text(&owner).await?;
+    world.model.queue(script());
     let stranger = world.send(from(&world, "telegram:9", &[], "9", "look")).await?;
     world.text(&stranger).await?;
-    world.model.answer(|_| Reply::text("done"));
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     let again = world.send(from(&world, "telegram:7", &[], "7", "again")).await?;
     world.text(&again).await?;

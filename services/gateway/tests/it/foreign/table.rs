@@ -33,7 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-        [talking(), sessions(), agents(), files(), channels(), routing(), operations(), policies()];
+    let doors = doors.into_iter().chain([policies()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-table::{SECRETS, account, alias, binding, credential, identity, mcp_server, model, rules},
+    table::{SECRETS, account, alias, binding, credential, identity, mcp_server, model, rules},
 };
 use crate::{
     arrivals::accept,
