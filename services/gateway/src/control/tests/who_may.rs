@@ -2,9 +2,11 @@
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
-    self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
-    operations_server::Operations as _, providers_server::Providers as _,
-    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
+    self as pb, agents_server::Agents as _, budgets_server::Budgets as _,
+    channels_server::Channels as _, credentials_server::Credentials as _, keys_server::Keys as _,
+    models_server::Models as _, operations_server::Operations as _,
+    providers_server::Providers as _, routing_server::Routing as _, sessions_server::Sessions as _,
+    tenants_server::Tenants as _,
 };
 use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
 use tonic::{Code, Request};
@@ -12,8 +14,8 @@ use tonic::{Code, Request};
 use super::{World, admin, code, request};
 use crate::{
     control::{
-        accounts::Channels, agents::Agents, keys::Keys, providers::Providers, routing::Routing,
-        tenants::Tenants,
+        accounts::Channels, agents::Agents, budgets::Budgets, credentials::Credentials, keys::Keys,
+        models::Models, providers::Providers, routing::Routing, tenants::Tenants,
     },
     operations, sessions,
 };
@@ -42,6 +44,16 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
             update_agent(UpdateAgentRequest), delete_agent(DeleteAgentRequest);
         Admin: Providers(state()) => list_providers(ListProvidersRequest),
             put_provider(PutProviderRequest), delete_provider(DeleteProviderRequest);
+        Admin: Credentials(state()) => list_credentials(ListCredentialsRequest),
+            put_credential(PutCredentialRequest), delete_credential(DeleteCredentialRequest),
+            order_credentials(OrderCredentialsRequest),
+            enable_credential(EnableCredentialRequest);
+        Read: Models(state()) => list_models(ListModelsRequest);
+        Admin: Models(state()) => put_model(PutModelRequest), delete_model(DeleteModelRequest),
+            put_alias(PutAliasRequest), delete_alias(DeleteAliasRequest);
+        Read: Budgets(state()) => list_budgets(ListBudgetsRequest), get_usage(GetUsageRequest);
+        Admin: Budgets(state()) => set_budget(SetBudgetRequest),
+            unset_budget(UnsetBudgetRequest);
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),
