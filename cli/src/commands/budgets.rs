@@ -6,9 +6,10 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
+use super::view::time;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd", "renews_in"];
+const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd", "renews_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Budgets {
@@ -51,8 +52,8 @@ impl Budgets {
             Self::List => {
                 let request = client.request(ListBudgetsRequest {});
                 let listed = client.answer(client.budgets().list_budgets(request).await)?;
-                let seconds = listed.renews_in_seconds;
-                let rows = listed.budgets.iter().map(|budget| view(budget, seconds));
+                let renews_at = time(listed.renews_at.as_ref());
+                let rows = listed.budgets.iter().map(|budget| view(budget, &renews_at));
                 screen.list(&COLUMNS, rows.collect())
             }
             Self::Set { of, tokens, usd } => {
@@ -87,7 +88,7 @@ pub fn dollars(micros: u64) -> String {
     format!("{}{}", &text[..cents], text[cents..].trim_end_matches('0'))
 }
 
-fn view(budget: &Budget, renews_in: u64) -> Value {
+fn view(budget: &Budget, renews_at: &Value) -> Value {
     let limit = |amount: u64, value: Value| if amount == 0 { Value::Null } else { value };
     json!({
         "agent": budget.agent,
@@ -95,7 +96,7 @@ fn view(budget: &Budget, renews_in: u64) -> Value {
         "used_tokens": budget.used_tokens,
         "usd": limit(budget.micros, dollars(budget.micros).into()),
         "used_usd": dollars(budget.used_micros),
-        "renews_in": format!("{} h {} min", renews_in / 3_600, renews_in % 3_600 / 60),
+        "renews_at": renews_at,
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TenantId, Usage};
+use jiff::Timestamp;
 use sqlx::FromRow;
 use uuid::Uuid;
 
@@ -37,8 +38,10 @@ pub struct Spent {
 pub struct Spending {
     /// By whom: `None` is the whole tenant.
     pub used: Vec<(Option<AgentId>, Charge)>,
-    /// When the next day begins.
+    /// How long it is until the next day begins.
     pub renews_in: Duration,
+    /// When that is; `None` if nobody's spending was asked for.
+    pub renews_at: Option<Timestamp>,
 }
 
 /// What turns of one agent, model and day took.
@@ -111,26 +114,29 @@ impl Sessions {
             with now as (select clock_timestamp() at time zone 'utc' as at)
             select u.scope, coalesce(s.tokens, 0) as tokens, coalesce(s.micros, 0) as micros,
                    extract(epoch from date_trunc('day', now.at) + interval '1 day' - now.at)::float8
-                       as renews_in
+                       as renews_in,
+                   (date_trunc('day', now.at) + interval '1 day') at time zone 'utc' as renews_at
             from now cross join unnest($2::uuid[]) as u (scope)
             left join session.spending s
                    on s.tenant_id = $1 and s.scope = u.scope and s.day = now.at::date";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(Uuid, i64, i64, f64)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, i64, i64, f64, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(of.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
             .fetch_all(tx.conn())
             .await?;
         tx.finish_reading();
         let renews_in = rows.first().map(|row| row.3).unwrap_or_default();
-        let used = |(scope, tokens, micros, _): (Uuid, i64, i64, f64)| {
+        let renews_at = rows.first().map(|row| row.4.to_jiff());
+        let used = |(scope, tokens, micros, ..): (Uuid, i64, i64, f64, jiff_sqlx::Timestamp)| {
             let charge = Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
             (agent(scope), charge)
         };
         Ok(Spending {
             used: rows.into_iter().map(used).collect(),
             renews_in: Duration::try_from_secs_f64(renews_in).unwrap_or_default(),
+            renews_at,
         })
     }
 

@@ -305,6 +305,7 @@ mod tests {
         Spending {
             used: vec![(None, Charge { tokens, micros })],
             renews_in: Duration::from_secs(3_601),
+            renews_at: None,
         }
     }
 

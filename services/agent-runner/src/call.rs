@@ -6,7 +6,7 @@
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, shell::Judge, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).

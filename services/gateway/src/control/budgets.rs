@@ -10,7 +10,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{AgentId, TenantId};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, limit, refuse};
+use super::{State, actor, limit, refuse, timestamp};
 use crate::{Error, auth::require};
 
 /// Days of usage: as long as runs are kept.
@@ -58,7 +58,7 @@ impl Service for Budgets {
         };
         Ok(Response::new(ListBudgetsResponse {
             budgets: budgets.into_iter().map(budget_of).collect(),
-            renews_in_seconds: spending.renews_in.as_secs(),
+            renews_at: spending.renews_at.map(timestamp),
         }))
     }
 

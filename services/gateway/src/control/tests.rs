@@ -1,5 +1,6 @@
 //! What the handlers promise, over a real Postgres.
 
+mod of_models;
 mod what_comes_back;
 mod who_may;
 

@@ -2,8 +2,15 @@
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
-    self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
-    mcp_servers_server::McpServers as _, operations_server::Operations as _,
+self as pb,
+agents_server::Agents as _,
+channels_server::Channels as _,
+keys_server::Keys as _,
+mcp_servers_server::McpServers as _,
+operations_server::Operations as _,
+budgets_server::Budgets as _,
+credentials_server::Credentials as _,
+models_server::Models as _,
     providers_server::Providers as _, routing_server::Routing as _, sessions_server::Sessions as _,
     tenants_server::Tenants as _,
 };
@@ -13,8 +20,16 @@ use tonic::{Code, Request};
 use super::{World, admin, code, request};
 use crate::{
     control::{
-        accounts::Channels, agents::Agents, keys::Keys, mcp_servers::McpServers,
-        providers::Providers, routing::Routing, tenants::Tenants,
+accounts::Channels,
+agents::Agents,
+keys::Keys,
+mcp_servers::McpServers,
+providers::Providers,
+routing::Routing,
+tenants::Tenants,
+budgets::Budgets,
+credentials::Credentials,
+models::Models,
     },
     operations, sessions,
 };
@@ -46,6 +61,16 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
         Admin: McpServers(state()) => list_mcp_servers(ListMcpServersRequest),
             put_mcp_server(PutMcpServerRequest), delete_mcp_server(DeleteMcpServerRequest),
             probe_mcp_server(ProbeMcpServerRequest);
+        Admin: Credentials(state()) => list_credentials(ListCredentialsRequest),
+            put_credential(PutCredentialRequest), delete_credential(DeleteCredentialRequest),
+            order_credentials(OrderCredentialsRequest),
+            enable_credential(EnableCredentialRequest);
+        Read: Models(state()) => list_models(ListModelsRequest);
+        Admin: Models(state()) => put_model(PutModelRequest), delete_model(DeleteModelRequest),
+            put_alias(PutAliasRequest), delete_alias(DeleteAliasRequest);
+        Read: Budgets(state()) => list_budgets(ListBudgetsRequest), get_usage(GetUsageRequest);
+        Admin: Budgets(state()) => set_budget(SetBudgetRequest),
+            unset_budget(UnsetBudgetRequest);
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),
