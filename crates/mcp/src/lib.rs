@@ -11,7 +11,7 @@
 //! handed an HTTP client, pipes, and callers who were let in.
 //!
 //! **What can go wrong.** All that comes from a server was written by a stranger: names,
-//! descriptions, schemas, results, errors. It is bounded here ([`tool`], [`Answer`]) and marked as
+//! descriptions, schemas, results, errors. It is bounded here ([`Tool`], [`Answer`]) and marked as
 //! foreign where it is shown to a model. A server asks nothing back: sampling, elicitation and
 //! roots are refused.
 

@@ -39,7 +39,7 @@ use holdfast_bus::{McpProbed, McpProbedTool};
 use holdfast_directory::{Directory, OpenMcpServer};
 use holdfast_mcp::Tool;
 use holdfast_tools::{Away, Brought, Dynamic, Guard};
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::{AgentId, Fault as _, TenantId};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
@@ -165,11 +165,17 @@ impl Mcp {
         }
         let now = Instant::now();
         let kept = lock(&self.servers).get(&tenant).cloned();
-        if let Some((_, servers)) = kept.filter(|(at, _)| now.duration_since(*at) < KEPT) {
-            return Ok(servers);
-        }
-        let servers = self.directory.open_mcp_servers(tenant).await.map_err(Error::directory)?;
-        let servers = Arc::new(servers);
+        let stale = match kept {
+            Some((at, servers)) if now.duration_since(at) < KEPT => return Ok(servers),
+            kept => kept.map(|(_, servers)| servers),
+        };
+        let found = self.directory.open_mcp_servers(tenant).await;
+        let servers = match (found, stale) {
+            (Ok(servers), _) => Arc::new(servers),
+            // What was set up a while ago will do while nobody can say what is now.
+            (Err(error), Some(servers)) if error.kind().is_transient() => return Ok(servers),
+            (Err(error), _) => return Err(Error::directory(error)),
+        };
         let mut kept = lock(&self.servers);
         if kept.len() >= MOST_KEPT {
             kept.clear();

@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use holdfast_bus::{Control, ControlKind, Delta, DeltaBody, Subject};
+use holdfast_bus::{
+    Control, ControlKind, Delta, DeltaBody, Error, McpProbe, McpProbed, McpProbedTool, Subject,
+};
 use holdfast_kit::{telemetry, trace};
 use holdfast_types::{RunId, RunnerId, SessionId, TenantId};
 use opentelemetry_sdk::{
@@ -148,4 +150,32 @@ async fn a_message_carries_the_trace_it_belongs_to() {
 
     assert!(sent.is_some());
     assert_eq!(soon(wakes.next()).await.unwrap().trace, sent);
+}
+
+#[tokio::test]
+async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by_none() {
+    let world = World::new().await;
+    let asker = world.elsewhere().await;
+    let probe = McpProbe { tenant: TenantId::generate(), server: "x".into() };
+    let nobody = asker.probe_mcp(&probe, Duration::from_secs(2)).await;
+    let mut probes = world.bus.mcp_probes().await.unwrap();
+    let mut others = world.bus.mcp_probes().await.unwrap();
+    world.bus.flush().await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let tool = McpProbedTool { name: "mcp_x_echo".into(), ..McpProbedTool::default() };
+    let found = McpProbed { tools: vec![tool], error: None };
+
+    let answer = async {
+        let asked = tokio::select! {
+            asked = probes.next() => asked.unwrap(),
+            asked = others.next() => asked.unwrap(),
+        };
+        let said = asked.probe.clone();
+        asked.answer(&found).await;
+        said
+    };
+    let (answered, said) = tokio::join!(asker.probe_mcp(&probe, Duration::from_secs(5)), answer);
+
+    assert!(matches!(nobody, Err(Error::Unavailable(_))), "{nobody:?}");
+    assert_eq!((answered.unwrap(), said), (found, probe));
 }

@@ -6,6 +6,7 @@ mod accounts;
 mod audit;
 mod isolation;
 mod keys;
+mod mcp;
 mod models;
 mod policies;
 mod routing;

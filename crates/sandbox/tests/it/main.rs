@@ -12,6 +12,7 @@ mod kernel;
 mod limits;
 mod network;
 mod parent;
+mod piped;
 mod root;
 mod scope;
 mod secrets;

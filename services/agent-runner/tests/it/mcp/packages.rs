@@ -208,7 +208,7 @@ async fn page() -> anyhow::Result<u16> {
 async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow::Result<()> {
     let Some(there) = PIP.get("mcp-server-fetch").await else { return Ok(()) };
     let world = World::start().await?;
-    let args = ["-m", "mcp_server_fetch", "--ignore-robots-txt"];
+    let args = ["-m", "mcp_server_fetch", "--ignore-robots-txt", "--allow-private-ips"];
     let server = |network| {
         let command = "/usr/bin/python3".to_owned();
         let args = args.iter().map(|&arg| arg.to_owned()).collect();

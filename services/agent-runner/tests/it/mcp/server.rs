@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -69,7 +69,7 @@ impl Serve for Tools {
             tool("buy", "Buy the cheapest thing.", false),
             tool("hang", "Take very long.", false),
         ];
-        let offered = self.0.offered.lock().unwrap();
+        let offered = lock(&self.0.offered);
         tools.extend(offered.iter().map(|name| tool(name, "Something more.", true)));
         tools
     }
@@ -125,11 +125,11 @@ impl Server {
 
     /// Offers one more tool.
     pub fn offer(&self, name: &str) {
-        self.shared.offered.lock().unwrap().push(name.to_owned());
+        lock(&self.shared.offered).push(name.to_owned());
     }
 
     pub async fn stop(&self) {
-        let serving = self.serving.lock().unwrap().take();
+        let serving = lock(&self.serving).take();
         if let Some(serving) = serving {
             serving.abort();
             let _aborted = serving.await;
@@ -138,14 +138,14 @@ impl Server {
 
     pub async fn start_again(&self) -> anyhow::Result<()> {
         let listener = TcpListener::bind(self.at).await?;
-        *self.serving.lock().unwrap() = Some(serve(listener, Arc::clone(&self.shared)));
+        *lock(&self.serving) = Some(serve(listener, Arc::clone(&self.shared)));
         Ok(())
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(serving) = self.serving.lock().unwrap().take() {
+        if let Some(serving) = lock(&self.serving).take() {
             serving.abort();
         }
     }
@@ -173,4 +173,8 @@ fn answered(mut response: Response) -> Response {
     let close = axum::http::HeaderValue::from_static("close");
     response.headers_mut().insert(axum::http::header::CONNECTION, close);
     response
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

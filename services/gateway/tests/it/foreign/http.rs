@@ -21,6 +21,9 @@ fn routes() -> Vec<(&'static str, Try)> {
         ("/healthz", Try::Shown(|world, who| world.get(who, "/healthz"))),
         ("/readyz", Try::Shown(|world, who| world.get(who, "/readyz"))),
         ("/metrics", Try::Shown(|world, who| world.get(who, "/metrics"))),
+        // Before Ben says something himself, in a session of the same name.
+        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
+        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
         (
             "/v1/chat/completions",
             Try::Found(404, |world, who, of| {
@@ -57,8 +60,6 @@ fn routes() -> Vec<(&'static str, Try)> {
             }),
         ),
         ("/v1/models", Try::Shown(|world, who| world.get(who, "/v1/models"))),
-        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
-        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
         (
             "/mcp",
             Try::Found(200, |world, who, of| {
