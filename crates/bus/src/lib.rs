@@ -5,6 +5,7 @@
 //! | wake-ups: "try to claim" | core, one of a group gets it | costs up to the poll's second |
 //! | [`Delta`]s: a reply as it is written | core, whoever listens | the listener reads the journal |
 //! | [`Control`]: stop early, look at your input | core, one runner | seen at its next renewal |
+//! | questions: about what one process alone knows | core, whoever knows | asked again, or left |
 //! | events: what others may like to know | JetStream, kept for days | nobody's correctness |
 //!
 //! Publishing to core neither waits nor fails: what cannot be sent at once is
@@ -17,6 +18,7 @@ mod control;
 mod delta;
 mod error;
 mod event;
+mod question;
 mod subject;
 mod subscription;
 mod wake;
@@ -26,5 +28,6 @@ pub use config::Config;
 pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome};
 pub use error::Error;
+pub use question::{Asker, Questions};
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};

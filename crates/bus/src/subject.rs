@@ -54,6 +54,13 @@ impl Subject {
         Self(format!("ctl.{}", runner.as_uuid().simple()))
     }
 
+    /// `job.<tenant>.<session>`: questions about what runs behind a session.
+    #[must_use]
+    pub fn jobs(tenant: TenantId, session: SessionId) -> Self {
+        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
+        Self(format!("job.{}.{}", tenant.simple(), session.simple()))
+    }
+
     /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -67,6 +74,7 @@ impl Subject {
             Some("dlt") => "dlt",
             Some("wake") => "wake",
             Some("ctl") => "ctl",
+            Some("job") => "job",
             _ => "other",
         }
     }

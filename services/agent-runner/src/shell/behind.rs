@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
-    Shell,
+    Shell, afar,
     jobs::{End, Job},
     running::Running,
 };
@@ -35,7 +35,9 @@ impl Shell {
     pub(super) fn go_on(&self, running: Running, title: String) -> ProcessId {
         let (owner, id) = (running.owner, running.id);
         let job = Arc::new(Job::new(id, title, running.began));
-        self.0.jobs.add(owner, &job);
+        if let Some(gone) = self.0.jobs.add(owner, &job) {
+            tokio::spawn(afar::answer(self.clone(), owner, gone));
+        }
         tokio::spawn(watch(self.clone(), running, job));
         id
     }

@@ -76,7 +76,7 @@ fn step_by_step(world: &World, steps: Vec<fn(&str) -> Reply>) {
 
 /// The first process that a text names.
 fn process_in(text: &str) -> String {
-    let from = text.find("prc_").unwrap_or_else(|| panic!("no process in: {text}"));
+    let from = text.find("prc_").expect("a process in what was told");
     text[from..].chars().take(36).collect()
 }
 
@@ -477,5 +477,42 @@ async fn where_no_commands_run_none_are_offered() -> anyhow::Result<()> {
     let told = run(&world, "ls").await?;
 
     assert!(told.starts_with("there is no tool `exec`"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.slots = 1;
+    let _first = world.runner_with(config.clone(), |app| app).await?;
+    let command = "while read l; do echo \"got $l\"; echo $l > log; done; echo bye";
+    let input = json!({ "command": command, "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+    let theirs = process_in(&returned(&world, &sent).await?[0]);
+    // The first runner has no slot left for what comes.
+    world.model.queue([exec("touch busy; sleep 73.25")]);
+    world.say("elsewhere", "go").await?;
+    world.until("it is busy", async || is_below(world.scratch.path(), "busy")).await?;
+
+    let _second = world.runner_with(config, |app| app).await?;
+    let list = Reply::call("l", "process", r#"{"action":"list"}"#);
+    world.model.queue([
+        list,
+        process("stdin", &theirs, &json!({ "text": "one\n", "close": true })),
+        process("status", &theirs, &json!({ "wait_ms": 10_000 })),
+        Reply::text("done"),
+    ]);
+    let sent = world.send(owner(&world, "look")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.split_off(1);
+    assert!(told[0].starts_with(&format!("{theirs} running, started ")), "{told:?}");
+    assert_eq!(told[1], "It has read that.");
+    assert!(told[2].starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(told[2].contains("\ngot one\nbye\n") && told[2].ends_with("+ log\n"), "{told:?}");
+    assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
     Ok(())
 }

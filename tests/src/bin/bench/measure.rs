@@ -1,6 +1,7 @@
 //! The parts of the table, one module each.
 
 mod claim;
+mod commands;
 mod cost;
 mod crash;
 mod crowd;
@@ -39,13 +40,15 @@ pub enum Section {
     Fairness,
     /// Claims with 10,000 sessions queued
     Claim,
+    /// A command in the sandbox, and laying out its files
+    Commands,
     /// A minute of nothing
     Idle,
 }
 
 impl Section {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
@@ -56,6 +59,7 @@ impl Section {
         Self::Crowd,
         Self::Fairness,
         Self::Claim,
+        Self::Commands,
         Self::Idle,
         Self::Crash,
     ];
@@ -73,6 +77,7 @@ impl Section {
             Self::Crash => "kill -9 of gateway and runner",
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
+            Self::Commands => "commands",
             Self::Idle => "an idle mesh",
         }
     }
@@ -90,6 +95,7 @@ impl Section {
             Self::Crash => crash::measure(mesh, pace).await,
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
+            Self::Commands => commands::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
         }
     }
