@@ -37,6 +37,7 @@ use holdfast_tools::{
 };
 use holdfast_types::{Fault as _, SessionKind};
 use holdfast_workspace::{By, Workspaces};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub(crate) use self::judge::Judge;
@@ -70,6 +71,8 @@ struct Inner {
     held: Arc<Held>,
     sessions: Sessions,
     bus: Bus,
+    /// Nobody waits for a command any more.
+    stopping: CancellationToken,
 }
 
 /// What a shell needs of the runner.
@@ -113,6 +116,7 @@ impl Shell {
             held,
             sessions,
             bus,
+            stopping: CancellationToken::new(),
         }))))
     }
 
@@ -187,7 +191,10 @@ impl Commands for Shell {
             }
             None => FIRST_LOOK,
         };
-        match self.0.processes.wait(running.owner, running.id, patience).await.map_err(tell)? {
+        let wait = self.0.processes.wait(running.owner, running.id, patience);
+        // A runner that stops ends it behind the turn, and keeps what it changed.
+        let waited = self.0.stopping.run_until_cancelled(wait).await;
+        match waited.unwrap_or(Ok(State::Running)).map_err(tell)? {
             State::Ended(ended) => {
                 let (unread, took) = (running.unread(), running.began.elapsed());
                 let kept = running.keep(ended).await;
@@ -328,7 +335,9 @@ fn not_started(error: holdfast_sandbox::Error) -> ToolError {
 }
 
 fn not_laid_out(error: folders::Error) -> ToolError {
-    warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
+    if !matches!(error, folders::Error::TooMany { .. }) {
+        warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
+    }
     ToolError::Tell(format!("not run: {error}"))
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Job {
     end: watch::Sender<Option<End>>,
     /// Somebody was told how it ended, or is about to be.
     seen: AtomicBool,
+    /// Cancelled once nothing is left to do about it.
+    pub(super) settled: CancellationToken,
 }
 
 /// How a job ended.
@@ -43,7 +45,8 @@ pub(super) struct End {
 impl Job {
     pub(super) fn new(id: ProcessId, title: String, began: Instant) -> Self {
         let seen = AtomicBool::new(false);
-        Self { id, title, began, end: watch::Sender::new(None), seen }
+        let (end, settled) = (watch::Sender::new(None), CancellationToken::new());
+        Self { id, title, began, end, seen, settled }
     }
 
     /// How it ended, if it has.
@@ -68,12 +71,6 @@ impl Job {
             self.seen.store(false, Ordering::Relaxed);
         }
         end
-    }
-
-    /// Waits for its end, of which its session is told as ever.
-    pub(super) async fn wait_to_end(&self) {
-        // The sender is this job's own.
-        drop(self.end.subscribe().wait_for(Option::is_some).await);
     }
 
     /// Whether its session has to be told of its end.
@@ -122,11 +119,11 @@ impl Jobs {
         self.all().get(&owner).map(|known| known.jobs.clone()).unwrap_or_default()
     }
 
-    /// Those that run.
-    pub(super) fn running(&self) -> Vec<(Owner, Arc<Job>)> {
+    /// Those that run, or of whose end somebody is still to be told.
+    pub(super) fn unsettled(&self) -> Vec<(Owner, Arc<Job>)> {
         let all = self.all();
         let each = all.iter().flat_map(|(owner, known)| known.jobs.iter().map(|job| (*owner, job)));
-        each.filter(|(_, job)| job.end().is_none())
+        each.filter(|(_, job)| !job.settled.is_cancelled())
             .map(|(owner, job)| (owner, Arc::clone(job)))
             .collect()
     }

@@ -64,13 +64,12 @@ async fn run(world: &World, command: &str) -> anyhow::Result<String> {
     told.pop().ok_or_else(|| anyhow::anyhow!("nothing was told"))
 }
 
-/// Answers call after call by what the last one returned.
+/// Answers call after call by what was said so far.
 fn step_by_step(world: &World, steps: Vec<fn(&str) -> Reply>) {
     let steps = Mutex::new(steps.into_iter());
     world.model.answer(move |request| {
-        let last = request.tool_results().pop().map(|(_, text)| text).unwrap_or_default();
         let step = steps.lock().unwrap().next();
-        step.map_or_else(|| Reply::text("done"), |step| step(&last))
+        step.map_or_else(|| Reply::text("done"), |step| step(&request.body.to_string()))
     });
 }
 
@@ -252,12 +251,11 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
             },
-            |begun| process("stdin", &process_in(begun), &json!({ "text": "one\n" })),
+            |said| process("stdin", &process_in(said), &json!({ "text": "one\n" })),
             |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 300 })),
-            |stands| process("stdin", &process_in(stands), &json!({ "close": true })),
-            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 10_000 })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 300 })),
+            |said| process("stdin", &process_in(said), &json!({ "close": true })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 10_000 })),
         ],
     );
 
@@ -266,12 +264,12 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
 
     let told = returned(&world, &sent).await?;
     assert!(told[0].starts_with("running in the background as prc_"), "{told:?}");
-    assert!(told[2].contains(" running, started 0 s ago: while read l;"), "{told:?}");
+    assert!(told[2].contains(" running, started "), "{told:?}");
+    assert!(told[2].contains(" s ago: while read l;"), "{told:?}");
     assert!(told[3].starts_with("running") && told[3].ends_with("\ngot one\n"), "{told:?}");
-    assert!(told[6].starts_with("completed: exited with code 0"), "{told:?}");
-    assert!(told[6].contains("\nbye\nChanged files") && told[6].ends_with("+ log\n"), "{told:?}");
+    assert!(told[5].starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(told[5].contains("\nbye\nChanged files") && told[5].ends_with("+ log\n"), "{told:?}");
     assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
-    assert_eq!(world.sessions.session(world.tenant, sent.session).await?.turns, 1);
     Ok(())
 }
 
@@ -287,10 +285,9 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
             },
-            |begun| process("signal", &process_in(begun), &json!({ "signal": "usr1" })),
-            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 500 })),
-            |stands| process("kill", &process_in(stands), &json!({})),
+            |said| process("signal", &process_in(said), &json!({ "signal": "usr1" })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 500 })),
+            |said| process("kill", &process_in(said), &json!({})),
             |_| process("status", "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607", &json!({})),
         ],
     );
@@ -299,9 +296,9 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
     world.text(&sent).await?;
 
     let told = returned(&world, &sent).await?;
-    assert!(told[3].contains("tick"), "{told:?}");
-    assert!(told[4].starts_with("failed: "), "{told:?}");
-    assert!(told[5].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
+    assert!(told[2].contains("tick"), "{told:?}");
+    assert!(told[3].starts_with("failed: "), "{told:?}");
+    assert!(told[4].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
     Ok(())
 }
 
@@ -447,6 +444,43 @@ async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> an
 
     assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
     assert_eq!(world.sessions.session(world.tenant, sent.session).await?.waiting, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_stops_while_a_turn_waits_for_a_command_keeps_what_it_did()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let runner = world.runner_with(walled(&world), |app| app).await?;
+    let command = "trap 'echo bye > bye; exit 0' TERM; touch begun; while :; do sleep 0.05; done";
+    let input = json!({ "command": command, "yield_ms": 60_000 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input)]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+
+    let begun = Instant::now();
+    runner.stop().await?;
+
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
+    assert!(returned(&world, &sent).await?[0].starts_with("running in the background as prc_"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_has_so_many_commands_at_once_and_no_more() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.scratch.commands_per_tenant = 1;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let input = json!({ "command": "sleep 74.25", "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), exec("ls"), Reply::text("done")]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[1].starts_with("not run: `1` commands of this tenant run here"), "{told:?}");
     Ok(())
 }
 
