@@ -107,6 +107,11 @@ impl Home {
         self.path.join("backends")
     }
 
+    /// Where commands' files are.
+    pub fn scratch(&self) -> PathBuf {
+        self.path.join("scratch")
+    }
+
     pub fn env_file(&self) -> PathBuf {
         self.path.join("env")
     }

@@ -38,6 +38,11 @@ impl Plan {
         vars.insert(backends::NATS.to_owned(), backends.nats);
         vars.insert(backends::REDIS.to_owned(), backends.redis);
 
+        let scratch = variable("runner.scratch.dir");
+        if !bootstrap::is_set(&scratch) {
+            vars.insert(scratch, home.scratch().to_string_lossy().into_owned());
+        }
+
         let config = bootstrap::load(with_environment(&vars).into_iter().collect())?;
         match &backends.admin {
             Some(admin) => {

@@ -153,7 +153,7 @@ pub(crate) fn headers() -> HeaderMap {
     headers
 }
 
-async fn waited<T, E: Into<anyhow::Error>>(
+pub(crate) async fn waited<T, E: Into<anyhow::Error>>(
     subscribe: impl Future<Output = Result<T, E>>,
 ) -> Result<T, Error> {
     match timeout(PATIENCE, subscribe).await {

@@ -6,6 +6,7 @@
 //! | [`Delta`]s: a reply as it is written | core, whoever listens | the listener reads the journal |
 //! | [`Control`]: stop early, look at your input | core, one runner | seen at its next renewal |
 //! | [`McpProbe`]: what does a server offer? | core, request and reply | who asks is told |
+//! | questions: about what one process alone knows | core, whoever knows | asked again, or left |
 //! | events: what others may like to know | JetStream, kept for days | nobody's correctness |
 //!
 //! Publishing to core neither waits nor fails: what cannot be sent at once is
@@ -19,6 +20,7 @@ mod delta;
 mod error;
 mod event;
 mod probe;
+mod question;
 mod subject;
 mod subscription;
 mod wake;
@@ -29,5 +31,6 @@ pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome};
 pub use error::Error;
 pub use probe::{McpAsked, McpProbe, McpProbed, McpProbedTool, McpProbes};
+pub use question::{Asker, Questions};
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};

@@ -60,6 +60,13 @@ impl Subject {
         Self("ask.mcp".to_owned())
     }
 
+    /// `job.<tenant>.<session>`: questions about what runs behind a session.
+    #[must_use]
+    pub fn jobs(tenant: TenantId, session: SessionId) -> Self {
+        let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
+        Self(format!("job.{}.{}", tenant.simple(), session.simple()))
+    }
+
     /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -73,6 +80,7 @@ impl Subject {
             Some("dlt") => "dlt",
             Some("wake") => "wake",
             Some("ctl") => "ctl",
+            Some("job") => "job",
             _ => "other",
         }
     }

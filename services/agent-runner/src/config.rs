@@ -118,6 +118,9 @@ pub struct Scratch {
     /// The most bytes of files' contents that are kept there, so as not to be fetched again.
     pub cache: u64,
 
+    /// How many commands of one tenant run in this process at a time, those in the background too.
+    pub commands_per_tenant: usize,
+
     /// For how long a session's folder is kept after its last command, and what is known of its
     /// background processes after their end.
     #[serde(with = "humantime_serde")]
@@ -129,6 +132,7 @@ impl Default for Scratch {
         Self {
             dir: PathBuf::from("/var/lib/holdfast/scratch"),
             cache: 1 << 30,
+            commands_per_tenant: 64,
             idle: Duration::from_hours(1),
         }
     }

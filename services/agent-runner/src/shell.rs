@@ -6,6 +6,7 @@
 //! | `folders.rs` | a folder for each command, with the files that its session may see |
 //! | `running.rs`, `keep.rs` | a command that runs; committing what it changed |
 //! | `jobs.rs`, `behind.rs` | commands in the background, and the end of one |
+//! | `afar.rs` | those of a session that another runner has begun |
 //! | `judge.rs` | whether a command may run, and who is asked |
 //!
 //! ## What can go wrong
@@ -14,6 +15,7 @@
 //! tells the model that nobody knows how it went. Its folder is brought to the tree's newest state
 //! before the next command, so half of what it did is never kept.
 
+mod afar;
 mod behind;
 mod folders;
 mod jobs;
@@ -35,12 +37,14 @@ use holdfast_tools::{
 };
 use holdfast_types::{Fault as _, SessionKind};
 use holdfast_workspace::{By, Workspaces};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 pub(crate) use self::judge::Judge;
 use self::{
+    afar::{Done, Wish},
     folders::{Folders, Sight, Whose},
-    jobs::{Job, Jobs},
+    jobs::{End, Job, Jobs},
     running::{Running, ran, stands},
 };
 use crate::{config::Runner, held::Held};
@@ -67,6 +71,8 @@ struct Inner {
     held: Arc<Held>,
     sessions: Sessions,
     bus: Bus,
+    /// Nobody waits for a command any more.
+    stopping: CancellationToken,
 }
 
 /// What a shell needs of the runner.
@@ -110,6 +116,7 @@ impl Shell {
             held,
             sessions,
             bus,
+            stopping: CancellationToken::new(),
         }))))
     }
 
@@ -135,16 +142,6 @@ impl Shell {
             ..By::author(call.agent_name.as_str(), &format!("exec: {}", title(&line.script)))
         };
         Ok(Running::new(self.clone(), owner, id, by.with_key(&call.key), folder))
-    }
-
-    fn job(&self, call: &Call, id: &str) -> Result<Arc<Job>, ToolError> {
-        let parsed: Option<ProcessId> = id.parse().ok();
-        let Some(parsed) = parsed else {
-            return Err(ToolError::Tell(
-                "there is no such process: `list` shows those there are".to_owned(),
-            ));
-        };
-        self.0.jobs.find(owner(call), parsed).ok_or_else(|| lost(id))
     }
 }
 
@@ -194,7 +191,10 @@ impl Commands for Shell {
             }
             None => FIRST_LOOK,
         };
-        match self.0.processes.wait(running.owner, running.id, patience).await.map_err(tell)? {
+        let wait = self.0.processes.wait(running.owner, running.id, patience);
+        // A runner that stops ends it behind the turn, and keeps what it changed.
+        let waited = self.0.stopping.run_until_cancelled(wait).await;
+        match waited.unwrap_or(Ok(State::Running)).map_err(tell)? {
             State::Ended(ended) => {
                 let (unread, took) = (running.unread(), running.began.elapsed());
                 let kept = running.keep(ended).await;
@@ -211,57 +211,94 @@ impl Commands for Shell {
     }
 
     async fn list(&self, call: &Call) -> Result<Vec<ProcessLine>, ToolError> {
-        let line = |job: &Arc<Job>| ProcessLine {
-            id: job.id.to_string(),
-            title: job.title.clone(),
-            stands: job.end().map_or("running".to_owned(), |end| end.ended.to_string()),
-            age: job.began.elapsed(),
-        };
-        Ok(self.0.jobs.of(owner(call)).iter().map(line).collect())
+        self.list_everywhere(owner(call)).await
     }
 
     async fn look(&self, call: &Call, id: &str, patience: Duration) -> Result<Ran, ToolError> {
-        let job = self.job(call, id)?;
-        let end = job.wait(patience).await;
-        let unread = self.0.processes.unread(owner(call), job.id).ok();
-        Ok(match end {
-            Some(end) => ran(stands(end.ended), unread, end.took, Some(end.kept)),
-            None => ran(Stands::Running(id.to_owned()), unread, job.began.elapsed(), None),
-        })
+        let wait_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.ask_ran(call, id, Wish::Look { wait_ms }).await
     }
 
     async fn write(&self, call: &Call, id: &str, input: ProcessInput) -> Result<(), ToolError> {
-        let job = self.job(call, id)?;
-        let (processes, owner) = (&self.0.processes, owner(call));
-        if !input.text.is_empty() {
-            processes.write(owner, job.id, input.text.into_bytes()).await.map_err(tell)?;
-        }
-        if input.is_last {
-            processes.close_input(owner, job.id).map_err(tell)?;
-        }
-        Ok(())
+        self.ask(call, id, Wish::Write(input)).await.map(drop)
     }
 
     async fn signal(&self, call: &Call, id: &str, signal: ProcessSignal) -> Result<(), ToolError> {
-        let job = self.job(call, id)?;
-        let signal = match signal {
-            ProcessSignal::Int => Signal::Interrupt,
-            ProcessSignal::Term => Signal::Terminate,
-            ProcessSignal::Kill => Signal::Kill,
-            ProcessSignal::Hup => Signal::HangUp,
-            ProcessSignal::Usr1 => Signal::User1,
-            ProcessSignal::Usr2 => Signal::User2,
-        };
-        self.0.processes.signal(owner(call), job.id, signal).map_err(tell)
+        self.ask(call, id, Wish::Signal(signal)).await.map(drop)
     }
 
     async fn end(&self, call: &Call, id: &str) -> Result<Ran, ToolError> {
-        let job = self.job(call, id)?;
-        // Whoever ends it is told here.
-        let (ended, _) =
-            tokio::join!(job.wait(behind::LAST_WORDS), self.0.processes.stop(owner(call), job.id));
-        drop(ended);
-        self.look(call, id, Duration::ZERO).await
+        self.ask_ran(call, id, Wish::End).await
+    }
+}
+
+impl Shell {
+    /// Does something to a process, wherever it runs.
+    async fn ask(&self, call: &Call, id: &str, wish: Wish) -> Result<Done, ToolError> {
+        let parsed: Option<ProcessId> = id.parse().ok();
+        let Some(parsed) = parsed else {
+            return Err(ToolError::Tell(
+                "there is no such process: `list` shows those there are".to_owned(),
+            ));
+        };
+        match self.0.jobs.find(owner(call), parsed) {
+            Some(job) => self.do_here(owner(call), &job, wish).await,
+            None => self.do_afar(owner(call), parsed, wish).await,
+        }
+    }
+
+    async fn ask_ran(&self, call: &Call, id: &str, wish: Wish) -> Result<Ran, ToolError> {
+        match self.ask(call, id, wish).await? {
+            Done::Ran(ran) => Ok(*ran),
+            Done::Nothing => Err(lost(id)),
+        }
+    }
+
+    /// Does something to a process that runs here.
+    async fn do_here(&self, owner: Owner, job: &Job, wish: Wish) -> Result<Done, ToolError> {
+        let processes = &self.0.processes;
+        match wish {
+            Wish::Look { wait_ms } => {
+                let end = job.wait(Duration::from_millis(wait_ms)).await;
+                return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
+            }
+            Wish::End => {
+                // Whoever ends it is told here.
+                let (end, stopped) =
+                    tokio::join!(job.wait(behind::LAST_WORDS), processes.stop(owner, job.id));
+                // One that ended long ago is not known there any more.
+                drop(stopped);
+                return Ok(Done::Ran(Box::new(self.looked(owner, job, end))));
+            }
+            Wish::Write(ProcessInput { text, is_last }) => {
+                if !text.is_empty() {
+                    processes.write(owner, job.id, text.into_bytes()).await.map_err(tell)?;
+                }
+                if is_last {
+                    processes.close_input(owner, job.id).map_err(tell)?;
+                }
+            }
+            Wish::Signal(signal) => {
+                let signal = match signal {
+                    ProcessSignal::Int => Signal::Interrupt,
+                    ProcessSignal::Term => Signal::Terminate,
+                    ProcessSignal::Kill => Signal::Kill,
+                    ProcessSignal::Hup => Signal::HangUp,
+                    ProcessSignal::Usr1 => Signal::User1,
+                    ProcessSignal::Usr2 => Signal::User2,
+                };
+                processes.signal(owner, job.id, signal).map_err(tell)?;
+            }
+        }
+        Ok(Done::Nothing)
+    }
+
+    fn looked(&self, owner: Owner, job: &Job, end: Option<End>) -> Ran {
+        let unread = self.0.processes.unread(owner, job.id).ok();
+        match end {
+            Some(end) => ran(stands(end.ended), unread, end.took, Some(end.kept)),
+            None => ran(Stands::Running(job.id.to_string()), unread, job.began.elapsed(), None),
+        }
     }
 }
 
@@ -298,7 +335,9 @@ fn not_started(error: holdfast_sandbox::Error) -> ToolError {
 }
 
 fn not_laid_out(error: folders::Error) -> ToolError {
-    warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
+    if !matches!(error, folders::Error::TooMany { .. }) {
+        warn!(error = &error as &dyn std::error::Error, "an agent's files could not be laid out");
+    }
     ToolError::Tell(format!("not run: {error}"))
 }
 

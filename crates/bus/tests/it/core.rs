@@ -179,3 +179,28 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
     assert!(matches!(nobody, Err(Error::Unavailable(_))), "{nobody:?}");
     assert_eq!((answered.unwrap(), said), (found, probe));
 }
+
+#[tokio::test]
+async fn a_question_is_answered_by_whoever_knows_and_by_nobody_at_once() {
+    let world = World::new().await;
+    let other = world.elsewhere().await;
+    let (tenant, session) = (TenantId::generate(), SessionId::generate());
+    let subject = Subject::jobs(tenant, session);
+    let (long, began) = (Duration::from_secs(20), Instant::now());
+    let nobody: Vec<u32> = world.bus.ask(&subject, &"how many?", long, 1).await.unwrap();
+    assert!(nobody.is_empty() && began.elapsed() < long / 2, "{:?}", began.elapsed());
+
+    let mut questions = other.questions(&subject).await.unwrap();
+    other.flush().await;
+    tokio::spawn(async move {
+        while let Some((question, asker)) = questions.next::<String>().await {
+            asker.answer(&question.len()).await;
+        }
+    });
+    let answers: Vec<u32> = world.bus.ask(&subject, &"how many?", long, 1).await.unwrap();
+    assert_eq!(answers, [9]);
+
+    let elsewhere = Subject::jobs(TenantId::generate(), session);
+    let stranger: Vec<u32> = world.bus.ask(&elsewhere, &"how many?", long, 1).await.unwrap();
+    assert!(stranger.is_empty());
+}

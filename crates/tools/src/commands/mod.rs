@@ -16,6 +16,8 @@ mod told;
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 pub use exec::Exec;
 pub use process::Process;
 
@@ -92,7 +94,7 @@ pub struct CommandLine {
 }
 
 /// A command that was run, or is running.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ran {
     /// How it stands.
     pub stands: Stands,
@@ -107,7 +109,7 @@ pub struct Ran {
 }
 
 /// How a command stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stands {
     /// It runs, under this name.
     Running(String),
@@ -118,7 +120,7 @@ pub enum Stands {
 }
 
 /// What a command wrote.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     /// The text.
     pub text: String,
@@ -127,7 +129,7 @@ pub struct Written {
 }
 
 /// What became of the files that a command changed.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The revision that has them, if there is one.
     pub revision: Option<String>,
@@ -138,7 +140,7 @@ pub struct Kept {
 }
 
 /// What was done to a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileMark {
     /// It is new.
     Made,
@@ -149,7 +151,7 @@ pub enum FileMark {
 }
 
 /// A background process, in a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessLine {
     /// Its name.
     pub id: String,
@@ -162,7 +164,7 @@ pub struct ProcessLine {
 }
 
 /// Something for a process' input.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInput {
     /// What it reads.
     pub text: String,
@@ -171,7 +173,7 @@ pub struct ProcessInput {
 }
 
 /// The signals that a process may be sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, schemars::JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "they are what they are called")]
 pub enum ProcessSignal {

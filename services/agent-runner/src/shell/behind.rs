@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::{
-    Shell,
+    Shell, afar,
     jobs::{End, Job},
     running::Running,
 };
@@ -35,17 +35,21 @@ impl Shell {
     pub(super) fn go_on(&self, running: Running, title: String) -> ProcessId {
         let (owner, id) = (running.owner, running.id);
         let job = Arc::new(Job::new(id, title, running.began));
-        self.0.jobs.add(owner, &job);
+        if let Some(gone) = self.0.jobs.add(owner, &job) {
+            tokio::spawn(afar::answer(self.clone(), owner, gone));
+        }
         tokio::spawn(watch(self.clone(), running, job));
         id
     }
 
-    /// Ends all that runs in the background, and waits until what it changed is kept.
+    /// Ends all that runs in the background, and waits until what it changed is kept. What is
+    /// waited for goes there from now on: drain again when no turn runs any more.
     pub(crate) async fn drain(&self) {
-        let ending = self.0.jobs.running().into_iter().map(|(owner, job)| async move {
-            if self.0.processes.stop(owner, job.id).await.is_ok()
-                && timeout(LAST_WORDS, job.wait_to_end()).await.is_err()
-            {
+        self.0.stopping.cancel();
+        let ending = self.0.jobs.unsettled().into_iter().map(|(owner, job)| async move {
+            // One that has ended by itself is not there any more.
+            drop(self.0.processes.stop(owner, job.id).await);
+            if timeout(LAST_WORDS, job.settled.cancelled()).await.is_err() {
                 warn!("what a background command changed is not kept");
             }
         });
@@ -60,7 +64,7 @@ impl Shell {
                 self.0.processes.forget(owner, id);
             }
             self.0.folders.tidy().await;
-            let running = self.0.jobs.running().len();
+            let running = self.0.jobs.unsettled().len();
             metrics::gauge!("holdfast_runner_background_commands")
                 .set(f64::from(u32::try_from(running).unwrap_or(u32::MAX)));
         }
@@ -121,6 +125,7 @@ async fn watch(shell: Shell, mut running: Running, job: Arc<Job>) {
     if job.is_unseen() {
         shell.tell(owner, &job, &end).await;
     }
+    job.settled.cancel();
 }
 
 /// What a session is told. What the command wrote is read with `process`: it is no one's word.

@@ -51,6 +51,9 @@ pub(crate) enum Error {
         #[source]
         source: io::Error,
     },
+    /// A tenant has as many commands here as it may.
+    #[error("`{most}` commands of this tenant run here, which is the limit: try again later")]
+    TooMany { most: usize },
     /// The files could not be brought.
     #[error(transparent)]
     Workspace(#[from] holdfast_workspace::Error),
@@ -155,9 +158,20 @@ impl Folders {
     }
 
     /// A folder with the agent's files as they are now, as far as its session may see them.
+    ///
+    /// Whoever waits for it may be dropped: files that are being written are written to their end
+    /// before another command may have the folder.
     pub(crate) async fn take(self: &Arc<Self>, whose: Whose) -> Result<Folder, Error> {
+        let laid_out = tokio::spawn(Arc::clone(self).lay_out(whose)).await;
+        laid_out.unwrap_or_else(|ended| match ended.try_into_panic() {
+            Ok(panicked) => std::panic::resume_unwind(panicked),
+            Err(ended) => Err(self.unusable(io::Error::other(ended))),
+        })
+    }
+
+    async fn lay_out(self: Arc<Self>, whose: Whose) -> Result<Folder, Error> {
         let home = self.home().await?;
-        let taken = self.reserve(whose.name());
+        let taken = self.reserve(&whose)?;
         let root = home.dir.join(format!("{}-{}", taken.name, taken.number));
         let scratch = Scratch::open(
             self.workspaces.clone(),
@@ -169,19 +183,26 @@ impl Folders {
         let sight = whose.sight;
         let mut scratch = scratch.await?.hiding(move |path| !sight.sees(path.as_str()));
         scratch.bring(None).await?;
-        let used = root.join(USED);
-        if let Err(source) = fs::write(&used, "") {
-            return Err(Error::Dir { dir: used, source });
-        }
+        fs::write(root.join(USED), "").map_err(|error| self.unusable(error))?;
         Ok(Folder { scratch, sight, _taken: taken })
     }
 
-    fn reserve(self: &Arc<Self>, name: String) -> Taken {
+    fn unusable(&self, source: io::Error) -> Error {
+        Error::Dir { dir: self.config.dir.clone(), source }
+    }
+
+    fn reserve(self: &Arc<Self>, whose: &Whose) -> Result<Taken, Error> {
+        let (name, tenant) = (whose.name(), whose.tenant.as_uuid().simple().to_string());
         let mut busy = self.busy();
+        let theirs = busy.iter().filter(|(name, _)| name.starts_with(&tenant));
+        let most = self.config.commands_per_tenant;
+        if theirs.map(|(_, numbers)| numbers.len()).sum::<usize>() >= most {
+            return Err(Error::TooMany { most });
+        }
         let numbers = busy.entry(name.clone()).or_default();
         let number = (0..).find(|number| !numbers.contains(number)).unwrap_or_default();
         numbers.insert(number);
-        Taken { folders: Arc::clone(self), name, number }
+        Ok(Taken { folders: Arc::clone(self), name, number })
     }
 
     async fn home(&self) -> Result<&Home, Error> {

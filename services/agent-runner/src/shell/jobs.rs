@@ -15,6 +15,10 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
+use tokio_util::sync::CancellationToken;
+
+/// The most jobs of a session that are known, unless more of them run.
+const MOST_KNOWN: usize = 32;
 
 /// A command in the background.
 #[derive(Debug)]
@@ -25,6 +29,8 @@ pub(super) struct Job {
     end: watch::Sender<Option<End>>,
     /// Somebody was told how it ended, or is about to be.
     seen: AtomicBool,
+    /// Cancelled once nothing is left to do about it.
+    pub(super) settled: CancellationToken,
 }
 
 /// How a job ended.
@@ -39,7 +45,8 @@ pub(super) struct End {
 impl Job {
     pub(super) fn new(id: ProcessId, title: String, began: Instant) -> Self {
         let seen = AtomicBool::new(false);
-        Self { id, title, began, end: watch::Sender::new(None), seen }
+        let (end, settled) = (watch::Sender::new(None), CancellationToken::new());
+        Self { id, title, began, end, seen, settled }
     }
 
     /// How it ended, if it has.
@@ -66,12 +73,6 @@ impl Job {
         end
     }
 
-    /// Waits for its end, of which its session is told as ever.
-    pub(super) async fn wait_to_end(&self) {
-        // The sender is this job's own.
-        drop(self.end.subscribe().wait_for(Option::is_some).await);
-    }
-
     /// Whether its session has to be told of its end.
     pub(super) fn is_unseen(&self) -> bool {
         !self.seen.swap(true, Ordering::Relaxed)
@@ -80,47 +81,69 @@ impl Job {
 
 /// The jobs of all sessions in this process.
 #[derive(Debug, Default)]
-pub(super) struct Jobs(Mutex<HashMap<Owner, Vec<Arc<Job>>>>);
+pub(super) struct Jobs(Mutex<HashMap<Owner, Known>>);
+
+/// A session's jobs, the oldest first.
+#[derive(Debug, Default)]
+struct Known {
+    jobs: Vec<Arc<Job>>,
+    /// Cancelled when the last of them is forgotten.
+    gone: CancellationToken,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        self.gone.cancel();
+    }
+}
 
 impl Jobs {
-    fn all(&self) -> MutexGuard<'_, HashMap<Owner, Vec<Arc<Job>>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Owner, Known>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn add(&self, owner: Owner, job: &Arc<Job>) {
-        self.all().entry(owner).or_default().push(Arc::clone(job));
+    /// Adds a job. If it is its session's only one, says when none of them is left.
+    pub(super) fn add(&self, owner: Owner, job: &Arc<Job>) -> Option<CancellationToken> {
+        let mut all = self.all();
+        let known = all.entry(owner).or_default();
+        known.jobs.push(Arc::clone(job));
+        (known.jobs.len() == 1).then(|| known.gone.clone())
     }
 
     pub(super) fn find(&self, owner: Owner, id: ProcessId) -> Option<Arc<Job>> {
-        self.all().get(&owner)?.iter().find(|job| job.id == id).cloned()
+        self.all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()
     }
 
     /// A session's jobs, the oldest first.
     pub(super) fn of(&self, owner: Owner) -> Vec<Arc<Job>> {
-        self.all().get(&owner).cloned().unwrap_or_default()
+        self.all().get(&owner).map(|known| known.jobs.clone()).unwrap_or_default()
     }
 
-    /// Those that run.
-    pub(super) fn running(&self) -> Vec<(Owner, Arc<Job>)> {
+    /// Those that run, or of whose end somebody is still to be told.
+    pub(super) fn unsettled(&self) -> Vec<(Owner, Arc<Job>)> {
         let all = self.all();
-        let each = all.iter().flat_map(|(owner, jobs)| jobs.iter().map(|job| (*owner, job)));
-        each.filter(|(_, job)| job.end().is_none())
+        let each = all.iter().flat_map(|(owner, known)| known.jobs.iter().map(|job| (*owner, job)));
+        each.filter(|(_, job)| !job.settled.is_cancelled())
             .map(|(owner, job)| (owner, Arc::clone(job)))
             .collect()
     }
 
-    /// Forgets those that ended so long ago, and says which.
+    /// Forgets those that ended so long ago, and of a session with many the oldest that ended; says
+    /// which.
     pub(super) fn forget(&self, idle: Duration) -> Vec<(Owner, ProcessId)> {
         let mut forgotten = Vec::new();
-        self.all().retain(|owner, jobs| {
-            jobs.retain(|job| {
-                let is_old = job.end().is_some_and(|end| end.at.elapsed() >= idle);
+        self.all().retain(|owner, known| {
+            let mut excess = known.jobs.len().saturating_sub(MOST_KNOWN);
+            known.jobs.retain(|job| {
+                let Some(end) = job.end() else { return true };
+                let is_old = excess > 0 || end.at.elapsed() >= idle;
                 if is_old {
+                    excess = excess.saturating_sub(1);
                     forgotten.push((*owner, job.id));
                 }
                 !is_old
             });
-            !jobs.is_empty()
+            !known.jobs.is_empty()
         });
         forgotten
     }

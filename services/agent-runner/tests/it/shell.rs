@@ -64,19 +64,18 @@ async fn run(world: &World, command: &str) -> anyhow::Result<String> {
     told.pop().ok_or_else(|| anyhow::anyhow!("nothing was told"))
 }
 
-/// Answers call after call by what the last one returned.
+/// Answers call after call by what was said so far.
 fn step_by_step(world: &World, steps: Vec<fn(&str) -> Reply>) {
     let steps = Mutex::new(steps.into_iter());
     world.model.answer(move |request| {
-        let last = request.tool_results().pop().map(|(_, text)| text).unwrap_or_default();
         let step = steps.lock().unwrap().next();
-        step.map_or_else(|| Reply::text("done"), |step| step(&last))
+        step.map_or_else(|| Reply::text("done"), |step| step(&request.body.to_string()))
     });
 }
 
 /// The first process that a text names.
 fn process_in(text: &str) -> String {
-    let from = text.find("prc_").unwrap_or_else(|| panic!("no process in: {text}"));
+    let from = text.find("prc_").expect("a process in what was told");
     text[from..].chars().take(36).collect()
 }
 
@@ -252,12 +251,11 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
             },
-            |begun| process("stdin", &process_in(begun), &json!({ "text": "one\n" })),
+            |said| process("stdin", &process_in(said), &json!({ "text": "one\n" })),
             |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 300 })),
-            |stands| process("stdin", &process_in(stands), &json!({ "close": true })),
-            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 10_000 })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 300 })),
+            |said| process("stdin", &process_in(said), &json!({ "close": true })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 10_000 })),
         ],
     );
 
@@ -266,12 +264,12 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
 
     let told = returned(&world, &sent).await?;
     assert!(told[0].starts_with("running in the background as prc_"), "{told:?}");
-    assert!(told[2].contains(" running, started 0 s ago: while read l;"), "{told:?}");
+    assert!(told[2].contains(" running, started "), "{told:?}");
+    assert!(told[2].contains(" s ago: while read l;"), "{told:?}");
     assert!(told[3].starts_with("running") && told[3].ends_with("\ngot one\n"), "{told:?}");
-    assert!(told[6].starts_with("completed: exited with code 0"), "{told:?}");
-    assert!(told[6].contains("\nbye\nChanged files") && told[6].ends_with("+ log\n"), "{told:?}");
+    assert!(told[5].starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(told[5].contains("\nbye\nChanged files") && told[5].ends_with("+ log\n"), "{told:?}");
     assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
-    assert_eq!(world.sessions.session(world.tenant, sent.session).await?.turns, 1);
     Ok(())
 }
 
@@ -287,10 +285,9 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
             },
-            |begun| process("signal", &process_in(begun), &json!({ "signal": "usr1" })),
-            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |list| process("status", &process_in(list), &json!({ "wait_ms": 500 })),
-            |stands| process("kill", &process_in(stands), &json!({})),
+            |said| process("signal", &process_in(said), &json!({ "signal": "usr1" })),
+            |said| process("status", &process_in(said), &json!({ "wait_ms": 500 })),
+            |said| process("kill", &process_in(said), &json!({})),
             |_| process("status", "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607", &json!({})),
         ],
     );
@@ -299,9 +296,9 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
     world.text(&sent).await?;
 
     let told = returned(&world, &sent).await?;
-    assert!(told[3].contains("tick"), "{told:?}");
-    assert!(told[4].starts_with("failed: "), "{told:?}");
-    assert!(told[5].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
+    assert!(told[2].contains("tick"), "{told:?}");
+    assert!(told[3].starts_with("failed: "), "{told:?}");
+    assert!(told[4].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
     Ok(())
 }
 
@@ -451,6 +448,43 @@ async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> an
 }
 
 #[tokio::test]
+async fn a_runner_that_stops_while_a_turn_waits_for_a_command_keeps_what_it_did()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let runner = world.runner_with(walled(&world), |app| app).await?;
+    let command = "trap 'echo bye > bye; exit 0' TERM; touch begun; while :; do sleep 0.05; done";
+    let input = json!({ "command": command, "yield_ms": 60_000 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input)]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+
+    let begun = Instant::now();
+    runner.stop().await?;
+
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
+    assert!(returned(&world, &sent).await?[0].starts_with("running in the background as prc_"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_has_so_many_commands_at_once_and_no_more() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.scratch.commands_per_tenant = 1;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let input = json!({ "command": "sleep 74.25", "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), exec("ls"), Reply::text("done")]);
+
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?;
+    assert!(told[1].starts_with("not run: `1` commands of this tenant run here"), "{told:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn folders_that_nobody_uses_are_removed() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = walled(&world);
@@ -477,5 +511,42 @@ async fn where_no_commands_run_none_are_offered() -> anyhow::Result<()> {
     let told = run(&world, "ls").await?;
 
     assert!(told.starts_with("there is no tool `exec`"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.slots = 1;
+    let _first = world.runner_with(config.clone(), |app| app).await?;
+    let command = "while read l; do echo \"got $l\"; echo $l > log; done; echo bye";
+    let input = json!({ "command": command, "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(owner(&world, "go")).await?;
+    world.text(&sent).await?;
+    let theirs = process_in(&returned(&world, &sent).await?[0]);
+    // The first runner has no slot left for what comes.
+    world.model.queue([exec("touch busy; sleep 73.25")]);
+    world.say("elsewhere", "go").await?;
+    world.until("it is busy", async || is_below(world.scratch.path(), "busy")).await?;
+
+    let _second = world.runner_with(config, |app| app).await?;
+    let list = Reply::call("l", "process", r#"{"action":"list"}"#);
+    world.model.queue([
+        list,
+        process("stdin", &theirs, &json!({ "text": "one\n", "close": true })),
+        process("status", &theirs, &json!({ "wait_ms": 10_000 })),
+        Reply::text("done"),
+    ]);
+    let sent = world.send(owner(&world, "look")).await?;
+    world.text(&sent).await?;
+
+    let told = returned(&world, &sent).await?.split_off(1);
+    assert!(told[0].starts_with(&format!("{theirs} running, started ")), "{told:?}");
+    assert_eq!(told[1], "It has read that.");
+    assert!(told[2].starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(told[2].contains("\ngot one\nbye\n") && told[2].ends_with("+ log\n"), "{told:?}");
+    assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
     Ok(())
 }

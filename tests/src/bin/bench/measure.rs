@@ -1,6 +1,7 @@
 //! The parts of the table, one module each.
 
 mod claim;
+mod commands;
 mod cost;
 mod crash;
 mod crowd;
@@ -42,13 +43,15 @@ pub enum Section {
     Claim,
     /// What is done before a model is asked: its instructions, the policy, the request
     Thinking,
+    /// A command in the sandbox, and laying out its files
+    Commands,
     /// A minute of nothing
     Idle,
 }
 
 impl Section {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
@@ -60,6 +63,7 @@ impl Section {
         Self::Crowd,
         Self::Fairness,
         Self::Claim,
+        Self::Commands,
         Self::Idle,
         Self::Crash,
     ];
@@ -78,6 +82,7 @@ impl Section {
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
             Self::Thinking => "before a model is asked",
+            Self::Commands => "commands",
             Self::Idle => "an idle mesh",
         }
     }
@@ -96,6 +101,7 @@ impl Section {
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
             Self::Thinking => thinking::measure(mesh, pace).await,
+            Self::Commands => commands::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
         }
     }

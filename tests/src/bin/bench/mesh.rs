@@ -16,6 +16,7 @@ use holdfast_pg::Pools;
 use holdfast_session::Sessions;
 use holdfast_testkit::{Database, OwnBackends, Process};
 use holdfast_types::{AgentName, QueueMode, TenantId};
+use holdfast_workspace::Workspaces;
 use secrecy::{ExposeSecret as _, SecretString};
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::{Instant, sleep};
@@ -254,6 +255,14 @@ impl Mesh {
         holdfast_pg::migrate(&database.admin_url()).await?;
         let sessions = Sessions::new(pools(&database)?);
         Ok((database, sessions))
+    }
+
+    /// The files of agents, in a database like it.
+    pub async fn empty_workspaces(&self) -> anyhow::Result<(Database, Workspaces)> {
+        let database = Database::create_on(self.backends.urls()).await?;
+        holdfast_pg::migrate(&database.admin_url()).await?;
+        let workspaces = Workspaces::new(pools(&database)?);
+        Ok((database, workspaces))
     }
 
     /// A connection to the mesh's database as its superuser, whom row-level security does not bind.

@@ -1,0 +1,115 @@
+//! Questions to whoever knows, answered at once or not at all.
+//!
+//! Nothing is kept for anybody: who asks while NATS is away, or while nobody knows, has no answer.
+
+use std::{fmt, time::Duration};
+
+use async_nats::{Client, StatusCode, Subscriber};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use serde::{Serialize, de::DeserializeOwned};
+use tokio::time::{Instant, timeout_at};
+use tracing::debug;
+
+use crate::{Bus, Error, Subject, bus::waited};
+
+/// Questions about one subject, as they arrive.
+pub struct Questions {
+    subscriber: Subscriber,
+    client: Client,
+}
+
+/// Where an answer goes.
+pub struct Asker {
+    client: Client,
+    to: async_nats::Subject,
+}
+
+impl Questions {
+    /// The next question that can be understood, and who asks; `None` once the process' connection
+    /// has been closed for good.
+    pub async fn next<Q: DeserializeOwned>(&mut self) -> Option<(Q, Asker)> {
+        loop {
+            let message = self.subscriber.next().await?;
+            let Some(to) = message.reply else { continue };
+            match serde_json::from_slice(&message.payload) {
+                Ok(question) => return Some((question, Asker { client: self.client.clone(), to })),
+                Err(error) => debug!(%error, "a question is not understood"),
+            }
+        }
+    }
+}
+
+impl Asker {
+    /// Answers. Whether it arrives is not known.
+    pub async fn answer(self, answer: &impl Serialize) {
+        let sent = match serde_json::to_vec(answer) {
+            Ok(payload) => self.client.publish(self.to, Bytes::from(payload)).await,
+            Err(error) => return debug!(%error, "an answer cannot be written as json"),
+        };
+        if let Err(error) = sent {
+            debug!(%error, "an answer was not sent");
+        }
+    }
+}
+
+impl Bus {
+    /// Asks, and gathers answers until there are `most`, or `patience` is over. Where nobody
+    /// listens there are none, at once.
+    ///
+    /// # Errors
+    ///
+    /// If NATS is not there.
+    pub async fn ask<A: DeserializeOwned>(
+        &self,
+        subject: &Subject,
+        question: &impl Serialize,
+        patience: Duration,
+        most: usize,
+    ) -> Result<Vec<A>, Error> {
+        if !self.is_connected() {
+            return Err(Error::Unavailable(None));
+        }
+        let until = Instant::now() + patience;
+        let gone = |error: anyhow::Error| Error::Unavailable(Some(error));
+        let payload = serde_json::to_vec(question).map_err(|error| gone(error.into()))?;
+        let inbox = self.client.new_inbox();
+        let mut answers = waited(self.client.subscribe(inbox.clone())).await?;
+        let sent = self.client.publish_with_reply(self.prefixed(subject), inbox, payload.into());
+        sent.await.map_err(|error| gone(error.into()))?;
+        let mut gathered = Vec::new();
+        while gathered.len() < most {
+            let Ok(Some(message)) = timeout_at(until, answers.next()).await else { break };
+            if message.status == Some(StatusCode::NO_RESPONDERS) {
+                break;
+            }
+            match serde_json::from_slice(&message.payload) {
+                Ok(answer) => gathered.push(answer),
+                Err(error) => debug!(%error, "an answer is not understood"),
+            }
+        }
+        Ok(gathered)
+    }
+
+    /// Listens to the questions about a subject.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn questions(&self, subject: &Subject) -> Result<Questions, Error> {
+        let subscriber = waited(self.client.subscribe(self.prefixed(subject))).await?;
+        Ok(Questions { subscriber, client: self.client.clone() })
+    }
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Questions").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Asker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Asker").finish_non_exhaustive()
+    }
+}
