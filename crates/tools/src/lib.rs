@@ -12,6 +12,8 @@
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `send_file` | writes | sends one of the agent's files with its answer |
+//! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
+//! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
@@ -26,6 +28,8 @@ mod alias;
 mod allowed;
 mod disclosure;
 mod files;
+#[cfg(feature = "image")]
+mod image;
 mod mesh;
 mod message;
 mod output;
@@ -33,8 +37,10 @@ mod registry;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
+mod studio;
 mod subagents;
 mod tool;
+mod tts;
 mod untrusted;
 #[cfg(feature = "web")]
 mod web;
@@ -47,6 +53,8 @@ pub use files::{
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,
     file_path, stored_file,
 };
+#[cfg(feature = "image")]
+pub use image::Image;
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,
@@ -57,8 +65,10 @@ pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
+pub use studio::{Made, Speaker, Speech, Studio};
 pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
 pub use tool::{Call, Tool, ToolError};
+pub use tts::{Spoken, Tts, spoken};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{

@@ -26,6 +26,7 @@ use crate::{
     http,
     mesh::Inside,
     pool::{self, Pool},
+    studio::Providers,
     subagents, upkeep,
     worker::{Toolbox, Worker},
 };
@@ -45,6 +46,7 @@ pub struct App {
     held: Arc<Held>,
     tools: Registry,
     workspaces: Workspaces,
+    studio: Arc<Providers>,
 }
 
 impl App {
@@ -69,10 +71,14 @@ impl App {
         let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
             .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
+        let media = config.runner.media.clone();
+        let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
         let tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
-            .with_files(files)
+            .with_files(Arc::clone(&files))
+            .with_images(files, Arc::clone(&studio))
+            .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         let models = Models::new([])?;
@@ -90,6 +96,7 @@ impl App {
             held,
             tools,
             workspaces,
+            studio,
         })
     }
 
@@ -141,6 +148,7 @@ impl App {
             held,
             tools,
             workspaces,
+            studio,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -151,6 +159,7 @@ impl App {
             sessions,
             agents: Agents::new(directory.clone(), workspaces.clone(), models)?,
             workspaces,
+            studio,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),

@@ -8,6 +8,8 @@ use holdfast_session::LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
+use crate::studio::Media;
+
 /// The settings of a process that runs agents: the tables it shares with others, and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -90,6 +92,9 @@ pub struct Runner {
     /// What tools may do on the web.
     pub web: Web,
 
+    /// Which models draw and speak.
+    pub media: Media,
+
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
@@ -115,6 +120,7 @@ impl Default for Runner {
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
             web: Web::default(),
+            media: Media::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }

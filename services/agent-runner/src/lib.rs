@@ -23,6 +23,7 @@
 //! | `media.rs` | pictures and files: kept, shown, sent |
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `outgoing.rs` | what the tool `message` may do where |
+//! | `studio.rs` | who sees, draws and speaks |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -56,6 +57,7 @@ mod mesh;
 mod outgoing;
 mod pool;
 mod reply;
+mod studio;
 mod subagents;
 mod take;
 mod think;
@@ -66,3 +68,4 @@ mod worker;
 
 pub use app::App;
 pub use config::{Config, Runner};
+pub use studio::Media;

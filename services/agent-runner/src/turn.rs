@@ -30,6 +30,7 @@ use crate::{
     held::{Hold, Signal},
     intake::{Intake, intake},
     journal::Journal,
+    media::Aloud,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -63,6 +64,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
+    /// The answer as it is sent, where it asked to be spoken.
+    pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -128,6 +131,7 @@ impl<'w> Turn<'w> {
             deadline,
             context_tokens,
             clock,
+            aloud: None,
             pictures: Vec::new(),
             open: begun.open || begun.overdue.is_some(),
         }

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held};
+use crate::{agents::Agents, config::Runner, held::Held, studio::Providers};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ pub(crate) struct Worker {
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
+    pub(crate) studio: Arc<Providers>,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) tools: Toolbox,

@@ -16,6 +16,7 @@ mod idling;
 mod media;
 mod outages;
 mod queueing;
+mod studio;
 mod subagents;
 mod surviving;
 mod tools;

@@ -60,7 +60,7 @@ impl OpenAi {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
         let goes_on = self.place(caller, agent, key.as_deref(), ask).await?;
-        let messages = self.messages(caller, goes_on, key)?;
+        let messages = self.messages(caller, goes_on, key).await?;
 
         let taken = self.ingest.store_all(tenant, messages).await?;
         let runs = taken.runs.clone();
@@ -129,7 +129,7 @@ impl OpenAi {
     }
 
     /// Messages for the inbox: what goes before is heard and not answered, the last wakes.
-    fn messages(
+    async fn messages(
         &self,
         caller: &Caller,
         goes_on: GoesOn,
@@ -137,7 +137,9 @@ impl OpenAi {
     ) -> Result<Vec<NewMessage>, Refusal> {
         let GoesOn { place, label, mut turns } = goes_on;
         let last = match turns.pop() {
-            Some(Turn { role: Role::User, text }) => self.ingest.text(&text)?,
+            Some(Turn { role: Role::User, text, pictures }) => {
+                self.ingest.shown(caller.tenant, place.agent.id, &text, pictures).await?
+            }
             Some(_) => {
                 let message = "the last message has to be the user's: there is nothing to answer";
                 return Err(Refusal::field("messages", message));
@@ -148,24 +150,25 @@ impl OpenAi {
         let seeds_key = hex(&Sha256::digest(&key));
         // One run each, in order, whatever the agent does elsewhere: a client waits for its own.
         let mode = QueueMode::Followup;
+        let agent = place.agent.id;
         let template = NewMessage { label, mode, ..message(caller, place, Body::default()) };
 
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in folded(turns).into_iter().enumerate() {
             let role = Some(word(turn.role).to_owned());
-            let text = match self.ingest.text(&turn.text) {
+            let shown = self.ingest.shown(caller.tenant, agent, &turn.text, turn.pictures).await;
+            let body = match shown {
                 // Clients keep empty answers in their histories.
                 Err(Error::Empty) => continue,
-                text => text?,
+                shown => Body { role, silent: true, ..shown? },
             };
-            let body = Body { role, silent: true, ..Body::text(text) };
             messages.push(NewMessage {
                 body,
                 idem_key: format!("{seeds_key}:{n}"),
                 ..template.clone()
             });
         }
-        messages.push(NewMessage { body: Body::text(last), idem_key: key, ..template });
+        messages.push(NewMessage { body: last, idem_key: key, ..template });
         Ok(messages)
     }
 }
@@ -183,8 +186,7 @@ fn folded(mut turns: Vec<Turn>) -> Vec<Turn> {
     let newest = turns.split_off(turns.len() - (MOST_SEEDS - 1));
     let told = turns.iter().map(|turn| format!("{}: {}", word(turn.role), turn.text));
     let told = told.collect::<Vec<_>>().join("\n");
-    let mut folded =
-        vec![Turn { role: Role::User, text: format!("[what was said before]\n{told}") }];
+    let mut folded = vec![Turn::said(Role::User, format!("[what was said before]\n{told}"))];
     folded.extend(newest);
     folded
 }
@@ -208,6 +210,9 @@ fn once(caller: &Caller, key: &str, turns: &[Turn]) -> String {
         hasher.update([0]);
         hasher.update(word(turn.role));
         hasher.update(Sha256::digest(&turn.text));
+        for picture in &turn.pictures {
+            hasher.update(Sha256::digest(picture));
+        }
     }
     hex(&hasher.finalize()[..16])
 }
@@ -240,7 +245,7 @@ mod tests {
     use super::*;
 
     fn turn(role: Role, text: &str) -> Turn {
-        Turn { role, text: text.into() }
+        Turn::said(role, text.into())
     }
 
     #[test]
