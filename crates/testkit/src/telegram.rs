@@ -43,6 +43,8 @@ struct Shared {
     sends: Mutex<Vec<Sent>>,
     /// (chat, message) to the text it has now.
     texts: Mutex<HashMap<(i64, i64), String>>,
+    /// A file's id to its content.
+    files: Mutex<HashMap<String, Vec<u8>>>,
     next_message: AtomicI64,
     conflicts: AtomicU64,
     bad_entities: AtomicU64,
@@ -102,6 +104,7 @@ impl FakeTelegram {
         let shared = Arc::new(Shared::default());
         let router = Router::new()
             .route("/{bot}/{method}", any(api::handle))
+            .route("/file/{bot}/files/{id}", any(api::file))
             .with_state(Arc::clone(&shared));
         Ok(Self { server: Server::start(router).await?, shared })
     }
@@ -128,6 +131,11 @@ impl FakeTelegram {
     /// The next `times` messages with a `parse_mode` are refused: "can't parse entities".
     pub fn refuse_entities(&self, times: u64) {
         self.shared.bad_entities.store(times, Ordering::Relaxed);
+    }
+
+    /// Has a file under this id, for a bot to fetch.
+    pub fn put_file(&self, id: &str, content: impl Into<Vec<u8>>) {
+        lock(&self.shared.files).insert(id.to_owned(), content.into());
     }
 
     /// From now on the token is nobody's: every method answers 401.

@@ -14,6 +14,8 @@
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `exec`, `process` | acts | commands in the agent's workspace |
 //! | `send_file` | writes | sends one of the agent's files with its answer |
+//! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
+//! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
@@ -34,6 +36,8 @@ mod disclosure;
 mod dynamic;
 mod files;
 mod gateway;
+#[cfg(feature = "image")]
+mod image;
 mod mesh;
 mod message;
 mod output;
@@ -41,8 +45,10 @@ mod registry;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
+mod studio;
 mod subagents;
 mod tool;
+mod tts;
 mod untrusted;
 #[cfg(feature = "web")]
 mod web;
@@ -62,6 +68,8 @@ pub use files::{
     file_path, stored_file,
 };
 pub use gateway::{Gateway, Method, Methods, Params};
+#[cfg(feature = "image")]
+pub use image::Image;
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,
@@ -72,8 +80,10 @@ pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
+pub use studio::{Made, Speaker, Speech, Studio};
 pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
 pub use tool::{Call, Tool, ToolError};
+pub use tts::{Spoken, Tts, spoken};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{

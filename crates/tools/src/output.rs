@@ -43,6 +43,13 @@ pub enum Part {
         /// Its bytes.
         data: Vec<u8>,
     },
+    /// A file that is kept among the agent's, and goes with its answer.
+    Enclosed {
+        /// Its name, without a directory.
+        name: String,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
     /// A picture of the agent's files, for the model to see.
     Shown(StoredFile),
     /// A file of the agent's, that goes with its answer.

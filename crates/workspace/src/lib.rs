@@ -55,7 +55,7 @@ pub use hash::ContentHash;
 pub use import::{Import, Imported};
 pub use limits::Limits;
 pub use log::{LogFilter, Logged};
-pub use media::NewMedia;
+pub use media::{MOST_MEDIA, NewMedia};
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
 pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
 pub use templates::TEMPLATES;

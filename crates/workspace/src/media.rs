@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use holdfast_types::{AgentId, StoredFile, TenantId, TreePath, extension, media_type};
 
-use crate::{Base, By, ContentHash, Edit, Error, Limits, Listed, Workspaces};
+use crate::{Base, By, ContentHash, Edit, Error, Limits, Listed, Revision, Workspaces};
 
 /// The folder.
 const FOLDER: &str = "media";
@@ -17,7 +17,7 @@ const FOLDER: &str = "media";
 const DIGITS: usize = 16;
 
 /// The largest file that is kept, in bytes: more than a note's, less than what a row should hold.
-const MOST_FILE: u64 = 10 << 20;
+pub const MOST_MEDIA: u64 = 10 << 20;
 
 /// How much of what came from elsewhere a tree holds at once, in bytes.
 const MOST_KEPT: u64 = 32 << 20;
@@ -49,8 +49,12 @@ impl Workspaces {
         new: Vec<NewMedia>,
     ) -> Result<Vec<StoredFile>, Error> {
         let folder: TreePath = path(FOLDER)?;
-        let roomy = self.clone().with_limits(Limits { file: MOST_FILE, ..self.limits });
+        let roomy = self.clone().with_limits(Limits { file: MOST_MEDIA, ..self.limits });
         let stored = new.iter().map(stored).collect::<Result<Vec<StoredFile>, Error>>()?;
+        if self.head(tenant, agent).await? == Revision::EMPTY {
+            // Else the agent would be taken for one that has had its first files.
+            self.seed(tenant, agent).await?;
+        }
         let mut tries = 0;
         loop {
             let there = self.list(tenant, agent, None, Some(&folder)).await?;
@@ -107,13 +111,13 @@ fn stored(media: &NewMedia) -> Result<StoredFile, Error> {
         known => known,
     };
     let path = format!("{FOLDER}/{}.{ending}", &hash[..DIGITS]);
-    if size > MOST_FILE {
+    if size > MOST_MEDIA {
         return Err(Error::FileTooLarge {
             path: path
                 .parse()
                 .map_err(|error: holdfast_types::InvalidPath| Error::Invalid(error.to_string()))?,
             bytes: size,
-            limit: MOST_FILE,
+            limit: MOST_MEDIA,
         });
     }
     Ok(StoredFile { path, media_type: media_type.to_owned(), size, hash })

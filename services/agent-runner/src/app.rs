@@ -30,6 +30,7 @@ use crate::{
     pool::{self, Pool},
     prompts::Prompts,
     shell::{self, Shell},
+    studio::Providers,
     subagents, upkeep,
     worker::{Toolbox, Worker},
 };
@@ -51,6 +52,7 @@ pub struct App {
     workspaces: Workspaces,
     shell: Option<Shell>,
     mcp: Mcp,
+    studio: Arc<Providers>,
 }
 
 impl App {
@@ -82,11 +84,15 @@ impl App {
             bus: bus.clone(),
         };
         let shell = Shell::open(&config.runner, parts).await?;
+        let media = config.runner.media.clone();
+        let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
-            .with_files(files)
+            .with_files(Arc::clone(&files))
+            .with_images(files, Arc::clone(&studio))
+            .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
@@ -111,6 +117,7 @@ impl App {
             workspaces,
             shell,
             mcp,
+            studio,
         })
     }
 
@@ -164,6 +171,7 @@ impl App {
             workspaces,
             shell,
             mcp,
+            studio,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -175,6 +183,7 @@ impl App {
             agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?,
             workspaces,
             policies: Policies::new(directory.clone()),
+            studio,
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),

@@ -8,6 +8,8 @@ use holdfast_session::LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
 
+use crate::studio::Media;
+
 /// The settings of a process that runs agents: the tables it shares with others, and its own.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -97,6 +99,8 @@ pub struct Runner {
     pub scratch: Scratch,
     /// Others' tools: MCP servers.
     pub mcp: crate::mcp::Config,
+    /// Which models draw and speak.
+    pub media: Media,
 
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
@@ -159,6 +163,7 @@ impl Default for Runner {
             sandbox: holdfast_sandbox::Config::default(),
             scratch: Scratch::default(),
             mcp: crate::mcp::Config::default(),
+            media: Media::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }

@@ -67,7 +67,12 @@ impl Turn<'_> {
         let is_reply = if text.is_empty() { Replies::No } else { Replies::Yes };
         let target = self.target();
         let answer = match is_reply {
-            Replies::Yes => reply::delivery(self.run, self.journal.turn(), target.as_ref(), &text),
+            Replies::Yes => {
+                let shown = self.aloud.as_ref().map_or(text.as_str(), |aloud| &aloud.text);
+                let turn = self.journal.turn();
+                let answer = reply::delivery(self.run, turn, target.as_ref(), shown);
+                answer.filter(|answer| !answer.text.is_empty())
+            }
             Replies::No => None,
         };
         let mut deliveries: Vec<NewDelivery> = answer.into_iter().collect();

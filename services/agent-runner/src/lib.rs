@@ -27,6 +27,7 @@
 //! | `budget.rs` | what may be used in a day |
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `outgoing.rs` | what the tool `message` may do where |
+//! | `studio.rs` | who sees, draws and speaks |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
 //! | `gateway.rs` | the gateway's methods that a tool may call |
@@ -72,6 +73,7 @@ mod prompts;
 mod reply;
 mod shell;
 mod standing;
+mod studio;
 mod subagents;
 mod take;
 mod think;
@@ -83,3 +85,4 @@ mod worker;
 pub use app::App;
 pub use config::{Config, Runner, Scratch};
 pub use mcp::Config as McpConfig;
+pub use studio::Media;

@@ -5,7 +5,7 @@
 
 use holdfast_agent::Picture;
 use holdfast_session::NewDelivery;
-use holdfast_tools::{Output, Part, ToolError};
+use holdfast_tools::{Output, Part, Speech, Spoken, ToolError, spoken};
 use holdfast_types::{Act, Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
 use holdfast_workspace::{By, ContentHash, NewMedia};
 
@@ -27,7 +27,69 @@ const MOST_BROUGHT: usize = 8;
 /// The longest text that the person is shown at once, in bytes.
 const MOST_TOLD: usize = 32 * 1024;
 
+/// The most stretches of an answer that are spoken.
+const MOST_SPOKEN: usize = 3;
+
+/// An answer that asked to be spoken.
+#[derive(Debug)]
+pub(crate) struct Aloud {
+    /// What is left to be read.
+    pub(crate) text: String,
+    /// What is to be heard.
+    files: Vec<StoredFile>,
+}
+
 impl Turn<'_> {
+    /// Speaks what the answer asks to have spoken, if it goes to a channel (spec TOL-024). What
+    /// cannot be spoken is said in words.
+    pub(crate) async fn read_aloud(&mut self, brief: &Brief, thought: &Entry) -> Result<(), Error> {
+        self.aloud = None;
+        let Entry::Thought { text, .. } = thought else { return Ok(()) };
+        if !text.contains("[[") || self.target().is_none() {
+            return Ok(());
+        }
+        let Spoken { text, said } = spoken(text);
+        if said.is_empty() {
+            return Ok(());
+        }
+        let mut aloud = Aloud { text, files: Vec::new() };
+        let may = self.allowed(brief).allows("tts");
+        for (at, speech) in said.into_iter().enumerate() {
+            let file = match may && at < MOST_SPOKEN {
+                true => self.speak(brief, &speech).await?,
+                false => None,
+            };
+            match file {
+                Some(file) => aloud.files.push(file),
+                None if aloud.text.contains(&speech.text) => {}
+                None => {
+                    let gap = if aloud.text.is_empty() { "" } else { "\n" };
+                    aloud.text = format!("{}{gap}{}", aloud.text, speech.text);
+                }
+            }
+        }
+        self.aloud = Some(aloud);
+        Ok(())
+    }
+
+    async fn speak(&self, brief: &Brief, speech: &Speech) -> Result<Option<StoredFile>, Error> {
+        self.before_effect().await?;
+        let tenant = self.hold.claim.tenant;
+        let broken = |source| Error::Tool { name: "tts".to_owned(), source };
+        let spoken = self.worker.studio.read_aloud(tenant, brief.agent, speech).await;
+        let content = match spoken.map_err(broken)? {
+            Ok(made) => made.content,
+            Err(_) => return Ok(None),
+        };
+        let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), "spoken") };
+        let new = vec![NewMedia { name: "speech.mp3".to_owned(), content }];
+        match self.worker.workspaces.keep_media(tenant, brief.agent, &by, new).await {
+            Ok(mut kept) => Ok(kept.pop()),
+            Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Has the person told at once what is for them, with the call's result: once, since both are
     /// stored together and the message's id is made of the call's key.
     pub(crate) fn tell_user(&self, key: &str, output: &Output) {
@@ -48,6 +110,8 @@ impl Turn<'_> {
         output: &mut Output,
     ) -> Result<Media, ToolError> {
         let (mut media, mut new, mut pictures) = (Media::default(), Vec::new(), 0);
+        // Their places after the pictures.
+        let mut enclosed: Vec<usize> = Vec::new();
         for part in std::mem::take(&mut output.parts) {
             match part {
                 Part::Shown(file) => media.shown.push(file),
@@ -57,12 +121,17 @@ impl Turn<'_> {
                     new.insert(pictures, NewMedia { name: String::new(), content: data });
                     pictures += 1;
                 }
+                Part::Enclosed { name, data } => {
+                    enclosed.push(new.len() - pictures);
+                    new.push(NewMedia { name, content: data });
+                }
                 Part::Document { name, data, .. } => new.push(NewMedia { name, content: data }),
                 // The tool has said in its text what is to be read of them.
                 Part::Text(_) | Part::Json(_) => {}
             }
         }
-        if !media.attached.is_empty() && self.hold.desk().place.is_none() {
+        if (!media.attached.is_empty() || !enclosed.is_empty()) && self.hold.desk().place.is_none()
+        {
             return Err(ToolError::Tell(
                 "this conversation is held on no channel that files could be sent on: name the \
                  file's path in your answer instead"
@@ -86,6 +155,8 @@ impl Turn<'_> {
                 for file in &kept {
                     output.for_llm.push_str(&format!("\n[kept as `{}`]", file.path));
                 }
+                let goes = |at: &usize| kept.get(pictures + at).cloned();
+                media.attached.extend(enclosed.iter().filter_map(goes));
                 media.shown.extend(kept.into_iter().take(pictures).filter(StoredFile::is_picture));
             }
             Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => {
@@ -130,14 +201,19 @@ impl Turn<'_> {
     /// The files that go with this turn's answer, each once, after its text.
     pub(crate) fn attachments(&self, target: Option<&Target>) -> Vec<NewDelivery> {
         let Some(target) = target else { return Vec::new() };
+        let brought = self.journal.turn().iter().filter_map(|entry| match entry {
+            Entry::Returned { media, failed: false, .. } => Some(&media.attached),
+            Entry::Returned { .. }
+            | Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Noted { .. } => None,
+        });
+        let spoken = self.aloud.iter().flat_map(|aloud| &aloud.files);
         let mut files: Vec<&StoredFile> = Vec::new();
-        for entry in self.journal.turn() {
-            if let Entry::Returned { media, failed: false, .. } = entry {
-                for file in &media.attached {
-                    if !files.contains(&file) {
-                        files.push(file);
-                    }
-                }
+        for file in brought.flatten().chain(spoken) {
+            if !files.contains(&file) {
+                files.push(file);
             }
         }
         let send = |(at, file): (usize, &StoredFile)| NewDelivery {

@@ -86,6 +86,7 @@ impl Turn<'_> {
         let carry = carry.filter(|_| asks);
         let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
+            self.read_aloud(brief, &thought).await?;
             return self.answer(thought).await.map(Some);
         }
         self.append(vec![thought]).await?;

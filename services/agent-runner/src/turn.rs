@@ -31,7 +31,8 @@ use crate::{
     held::{Hold, Signal},
     intake::{Intake, intake},
     journal::Journal,
-    mcp::{self, Look},
+mcp::{Look, self},
+media::Aloud,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -71,6 +72,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) clock: Clock,
     /// What is set aside for the answer that is being written.
     pub(crate) reserved: Option<Reserved>,
+    /// The answer as it is sent, where it asked to be spoken.
+    pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -140,6 +143,7 @@ impl<'w> Turn<'w> {
             context_tokens,
             clock,
             reserved: None,
+            aloud: None,
             pictures: Vec::new(),
             open: begun.open || begun.overdue.is_some(),
         }

@@ -16,6 +16,7 @@ use tracing::warn;
 
 use crate::{
     agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
+    studio::Providers,
 };
 
 /// What every turn of this process shares.
@@ -28,6 +29,7 @@ pub(crate) struct Worker {
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,
     pub(crate) policies: Policies,
+    pub(crate) studio: Arc<Providers>,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
     pub(crate) prompts: Prompts,

@@ -8,12 +8,14 @@
 //! | `acts` | what is done besides saying something |
 //! | `client` | the methods of the Bot API |
 //! | `judge` | what an update is |
+//! | `files` | files that come with a message |
 //! | `inbound` | from an update to the gateway |
 //! | `poll` | one poller for each bot |
 //! | `render` | Markdown as Telegram's HTML |
 
 mod acts;
 mod client;
+mod files;
 mod inbound;
 mod judge;
 mod poll;

@@ -106,7 +106,8 @@ impl App {
             workspaces: Workspaces::new(pools.clone()),
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
-        let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit);
+        let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
+            .with_files(state.workspaces.clone());
         let follower = Follower::new(sessions, bus.clone(), cut.clone());
 
         let messages = Messages::new(ingest.clone(), follower.clone());

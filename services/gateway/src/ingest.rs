@@ -5,6 +5,7 @@
 //! comes second so that a caller who wants to follow can subscribe in between.
 //! An announcement that is lost costs the runners' poll, a second at most.
 
+mod attached;
 mod author;
 mod channel;
 mod place;
@@ -18,6 +19,7 @@ use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_session::{Accepted, NewMessage, Running, Sessions};
 use holdfast_types::{Body, Command, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
+use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -62,6 +64,7 @@ pub struct Ingest {
     sessions: Sessions,
     bus: Bus,
     text_limit: usize,
+    files: Option<Workspaces>,
 }
 
 impl Ingest {
@@ -73,7 +76,13 @@ impl Ingest {
         bus: Bus,
         text_limit: usize,
     ) -> Self {
-        Self { directory, sessions, bus, text_limit }
+        Self { directory, sessions, bus, text_limit, files: None }
+    }
+
+    /// The same, keeping files that come with messages.
+    #[must_use]
+    pub fn with_files(self, files: Workspaces) -> Self {
+        Self { files: Some(files), ..self }
     }
 
     /// Accepts a message from somebody with a key.

@@ -112,7 +112,8 @@ mod tests {
 
     #[test]
     fn every_setting_is_read() {
-        let all = json!({"url": "https://x/y", "allow": ["anna"], "tolerance": 60});
+        let all =
+            json!({"url": "https://x/y", "allow": ["anna"], "tolerance": 60, "actions": true});
         assert_eq!(all.as_object().unwrap().len(), FIELDS.len());
 
         let settings = read(all).unwrap();
@@ -120,6 +121,7 @@ mod tests {
         assert_eq!(settings.url.as_deref(), Some("https://x/y"));
         assert!(settings.allow.allows("anna", ""));
         assert_eq!(settings.tolerance(), Duration::from_secs(60));
+        assert!(settings.actions);
         assert_eq!(read(json!({"url": ""})).unwrap().url, None);
     }
 

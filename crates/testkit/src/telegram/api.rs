@@ -56,6 +56,17 @@ pub(super) async fn handle(
     }
 }
 
+/// A file, by the path that `getFile` told.
+pub(super) async fn file(
+    State(shared): State<Arc<Shared>>,
+    Path((_, id)): Path<(String, String)>,
+) -> Response {
+    match lock(&shared.files).get(&id) {
+        Some(content) => content.clone().into_response(),
+        None => refuse(404, "Not Found").into_response(),
+    }
+}
+
 /// From the query, and over it from a JSON body. Numbers in a query are numbers.
 fn params(query: HashMap<String, String>, headers: &HeaderMap, body: &[u8]) -> Option<Value> {
     let mut params = serde_json::Map::new();
@@ -142,6 +153,14 @@ impl Shared {
                     after(fault, cut).await;
                 }
                 Ok(result)
+            }
+            "getFile" => {
+                let id = params["file_id"].as_str().unwrap_or_default();
+                match lock(&self.files).get(id).map(Vec::len) {
+                    Some(size) => Ok(json!({"file_id": id, "file_unique_id": id,
+                        "file_size": size, "file_path": format!("files/{id}")})),
+                    None => Err(refuse(400, "Bad Request: invalid file_id")),
+                }
             }
             "setMyCommands" | "answerCallbackQuery" => Ok(json!(true)),
             _ => Err(refuse(404, "Not Found")),

@@ -22,6 +22,7 @@ mod outages;
 mod policy;
 mod queueing;
 mod shell;
+mod studio;
 mod subagents;
 mod surviving;
 mod tools;

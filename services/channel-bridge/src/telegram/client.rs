@@ -59,6 +59,8 @@ pub enum CallError {
 pub struct Bot {
     http: Client,
     base: SecretString,
+    /// Where its files are.
+    files: SecretString,
 }
 
 impl fmt::Debug for Bot {
@@ -101,8 +103,9 @@ impl Bot {
         if !is_token {
             return Err(InvalidToken);
         }
-        let base = format!("{}/bot{secret}", api_base.trim_end_matches('/'));
-        Ok(Self { http, base: base.into() })
+        let server = api_base.trim_end_matches('/');
+        let (base, files) = (format!("{server}/bot{secret}"), format!("{server}/file/bot{secret}"));
+        Ok(Self { http, base: base.into(), files: files.into() })
     }
 
     /// Who the bot is.
@@ -201,6 +204,26 @@ impl Bot {
         self.call(method, params, PATIENCE).await
     }
 
+    /// A file of at most `most` bytes, by the path that `getFile` told.
+    ///
+    /// # Errors
+    ///
+    /// If it is larger, or is not had.
+    pub async fn download(&self, path: &str, most: usize) -> Result<Vec<u8>, CallError> {
+        let url = format!("{}/{path}", self.files.expose_secret());
+        let sent = self.http.get(url).timeout(PATIENCE).send().await;
+        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let status = response.status();
+        if !status.is_success() {
+            return Err(CallError::Refused {
+                status: status.as_u16(),
+                description: "the file is not there".to_owned(),
+                moved_to: None,
+            });
+        }
+        read_up_to(response, most).await
+    }
+
     /// Calls a method with a form, which may hold files.
     ///
     /// # Errors
@@ -270,11 +293,15 @@ fn lost(error: &reqwest::Error) -> CallError {
     )
 }
 
-async fn read(mut response: reqwest::Response) -> Result<Vec<u8>, CallError> {
+async fn read(response: reqwest::Response) -> Result<Vec<u8>, CallError> {
+    read_up_to(response, LARGEST).await
+}
+
+async fn read_up_to(mut response: reqwest::Response, most: usize) -> Result<Vec<u8>, CallError> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| lost(&error.without_url()))? {
-        if body.len() + chunk.len() > LARGEST {
-            return Err(CallError::Unsure(format!("it has more than {LARGEST} bytes")));
+        if body.len() + chunk.len() > most {
+            return Err(CallError::Unsure(format!("it has more than {most} bytes")));
         }
         body.extend_from_slice(&chunk);
     }

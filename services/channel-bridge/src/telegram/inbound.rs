@@ -105,12 +105,13 @@ impl Telegram {
                 done("not_allowed")
             }
             Verdict::Take(request) => {
-                let request = AcceptRequest {
+                let mut request = AcceptRequest {
                     account_id: self.id.to_string(),
                     channel: CHANNEL.to_owned(),
                     account: self.name.clone(),
                     ..*request
                 };
+                self.fetch(&mut request).await;
                 self.offer(request, patience).await
             }
         }

@@ -202,6 +202,7 @@ fn attachments(message: &Message) -> Vec<MessageAttachment> {
             .find(|name| !name.is_empty())
             .cloned()
             .unwrap_or_default(),
+        ..MessageAttachment::default()
     };
     given.map(attachment).collect()
 }
@@ -398,6 +399,7 @@ mod tests {
             kind: kind.into(),
             reference: reference.into(),
             name: name.into(),
+            ..MessageAttachment::default()
         };
         assert_eq!(
             (photo.text.as_str(), photo.attachments),

@@ -257,3 +257,41 @@ async fn an_account_that_cannot_be_used_keeps_no_other_from_its_work() {
 
     bridge.stop().await;
 }
+
+#[tokio::test]
+async fn files_come_with_their_message_and_one_that_cannot_be_had_keeps_none() {
+    let world = World::new().await;
+    let settings = json!({"allow": ["7"]});
+    world.account("telegram", settings, json!({"token": TOKEN})).await;
+    world.telegram.put_file("cat", b"\x89PNG a cat".to_vec());
+    world.telegram.put_file("huge", vec![0; 10 * 1024 * 1024 + 1]);
+    let bridge = world.bridge().await;
+    let message = |id: i64, more: serde_json::Value| {
+        let mut message = json!({
+            "message_id": id, "date": 1_800_000_000, "chat": {"id": 7, "type": "private"},
+            "from": {"id": 7, "is_bot": false, "first_name": "Anna"},
+        });
+        message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"message": message})
+    };
+
+    let photo = json!([{"file_id": "small"}, {"file_id": "cat"}]);
+    world.telegram.push_raw(TOKEN, message(1, json!({"photo": photo, "caption": "look"})));
+    let document = json!({"file_id": "huge", "file_name": "a.pdf"});
+    world.telegram.push_raw(TOKEN, message(2, json!({"document": document})));
+    world.telegram.push_raw(TOKEN, message(3, json!({"voice": {"file_id": "gone"}})));
+    world.taken(3).await;
+
+    let came: Vec<(String, String, usize)> = world
+        .gateway
+        .taken()
+        .into_iter()
+        .map(|request| {
+            let file = request.attachments.into_iter().next().unwrap();
+            (request.text, file.kind, file.content.len())
+        })
+        .collect();
+    let is = |text: &str, kind: &str, size| (text.to_owned(), kind.to_owned(), size);
+    assert_eq!(came, [is("look", "photo", 10), is("", "document", 0), is("", "voice", 0)]);
+    bridge.stop().await;
+}

@@ -9,7 +9,11 @@ use holdfast_types::{
     TenantId,
 };
 
-use super::{Ingest, Taken, debounce, idem_key, of_sender, text};
+use super::{
+    Ingest, Taken,
+    attached::{Brought, brought},
+    debounce, idem_key, of_sender, text,
+};
 use crate::{
     Error,
     routing::{self, Inbound},
@@ -20,7 +24,7 @@ const LONGEST_NAME: usize = 256;
 /// The longest quotation of the message that is answered.
 const LONGEST_QUOTE: usize = 2_000;
 /// The most files of one message.
-const MOST_FILES: usize = 32;
+pub(super) const MOST_FILES: usize = 32;
 
 /// A message that arrived by a channel, checked.
 #[derive(Debug, Clone)]
@@ -29,6 +33,7 @@ pub struct Arrival {
     idem_key: String,
     inbound: Inbound,
     body: Body,
+    files: Vec<Brought>,
     target: Target,
 }
 
@@ -59,6 +64,7 @@ impl Arrival {
         let thread = text::given(&request.thread, LONGEST_NAME);
         let sender = text::given(&request.sender_id, LONGEST_NAME);
         let body = body(&request, text_limit)?;
+        let files = brought(request.attachments);
         Ok(Self {
             account,
             idem_key: idem_key(text::clean(&request.idempotency_key).into_owned())?,
@@ -74,6 +80,7 @@ impl Arrival {
                 text: body.text.clone(),
             },
             body,
+            files,
             target: Target {
                 channel,
                 account,
@@ -96,7 +103,7 @@ impl Ingest {
         tenant: TenantId,
         request: pb::AcceptRequest,
     ) -> Result<(Taken, AgentName), Error> {
-        let Arrival { account, idem_key, inbound, body, target } =
+        let Arrival { account, idem_key, inbound, mut body, files, target } =
             Arrival::new(request, self.text_limit)?;
         // A key says by itself that its tenant is suspended; a bridge may not have heard of it yet.
         let state = self.directory.tenant(&tenant.to_string()).await?.state;
@@ -106,6 +113,7 @@ impl Ingest {
         let routing = self.directory.routing(tenant).await?;
         let routed = routing::route(&routing, &inbound)?;
         let agent = routed.agent;
+        self.keep(tenant, agent.id, &mut body, files).await?;
         let message = NewMessage {
             key: routed.key,
             agent: agent.id,

@@ -3,6 +3,8 @@
 //! Unknown fields are passed over, as OpenAI does. What is known and cannot be
 //! done here is refused, so that nobody believes that it was.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_types::media_type;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -26,6 +28,15 @@ pub struct Turn {
     pub role: Role,
     /// What.
     pub text: String,
+    /// What was shown with it.
+    pub pictures: Vec<Vec<u8>>,
+}
+
+impl Turn {
+    /// Something that was said, and nothing shown.
+    pub const fn said(role: Role, text: String) -> Self {
+        Self { role, text, pictures: Vec::new() }
+    }
 }
 
 /// A message as it is sent: of Chat Completions, or an input item of Responses.
@@ -59,7 +70,13 @@ struct Part {
     text: Option<String>,
     #[serde(default)]
     refusal: Option<String>,
+    /// Of Chat Completions an object with a `url`, of Responses the URL itself.
+    #[serde(default)]
+    image_url: Option<Value>,
 }
+
+/// The most pictures of one message.
+const MOST_PICTURES: usize = 8;
 
 /// What is told to a client that brings tools of its own.
 pub const NO_TOOLS: &str = "client-side tools are not supported yet: an agent uses the tools that \
@@ -93,12 +110,15 @@ impl Message {
             }
             None => return Err(Refusal::field(param, "a message has no `role`: add one")),
         };
-        let text = match self.content {
-            Some(Content::Text(text)) => text,
+        let (text, pictures) = match self.content {
+            Some(Content::Text(text)) => (text, Vec::new()),
             Some(Content::Parts(parts)) => join(parts, param)?,
             None => return Err(Refusal::field(param, "a message has no `content`: add some")),
         };
-        Ok(Turn { role, text })
+        if !pictures.is_empty() && role != Role::User {
+            return Err(Refusal::unsupported(param, "only a user's message may show pictures"));
+        }
+        Ok(Turn { role, text, pictures })
     }
 }
 
@@ -111,14 +131,15 @@ pub fn is_given(value: &Value) -> bool {
     }
 }
 
-fn join(parts: Vec<Part>, param: &'static str) -> Result<String, Refusal> {
-    let mut joined = String::new();
+fn join(parts: Vec<Part>, param: &'static str) -> Result<(String, Vec<Vec<u8>>), Refusal> {
+    let (mut joined, mut pictures) = (String::new(), Vec::new());
     for part in parts {
         match part.kind.as_str() {
             "text" | "input_text" | "output_text" => {
                 joined.push_str(part.text.as_deref().unwrap_or_default());
             }
             "refusal" => joined.push_str(part.refusal.as_deref().unwrap_or_default()),
+            "image_url" | "input_image" => pictures.push(picture(part, param)?),
             other => {
                 let other: String = other.chars().take(40).collect();
                 let message =
@@ -127,7 +148,43 @@ fn join(parts: Vec<Part>, param: &'static str) -> Result<String, Refusal> {
             }
         }
     }
-    Ok(joined)
+    if pictures.len() > MOST_PICTURES {
+        let message = format!(
+            "a message shows {} pictures, and {MOST_PICTURES} are the most",
+            pictures.len()
+        );
+        return Err(Refusal::field(param, message));
+    }
+    Ok((joined, pictures))
+}
+
+/// A picture that is here, in a `data:` URL. One that is elsewhere is not fetched: whoever asks
+/// could have us look where only we can.
+fn picture(part: Part, param: &'static str) -> Result<Vec<u8>, Refusal> {
+    let url = match part.image_url {
+        Some(Value::String(url)) => Some(url),
+        Some(Value::Object(mut image)) => match image.remove("url") {
+            Some(Value::String(url)) => Some(url),
+            _ => None,
+        },
+        _ => None,
+    };
+    let Some(url) = url else {
+        let message = format!("a part of type `{}` has no URL: add one", part.kind);
+        return Err(Refusal::field(param, message));
+    };
+    let Some((head, data)) = url.strip_prefix("data:").and_then(|rest| rest.split_once(',')) else {
+        let message = "a picture's address is not fetched: send the picture itself, as \
+                       `data:image/png;base64,…`";
+        return Err(Refusal::unsupported(param, message));
+    };
+    let content = Some(data).filter(|_| head.ends_with(";base64"));
+    let content = content.and_then(|data| STANDARD.decode(data.trim()).ok());
+    let content = content.filter(|content| media_type("", content).starts_with("image/"));
+    content.ok_or_else(|| {
+        let message = "a `data:` URL is no picture: send png, jpeg, webp or gif in base64";
+        Refusal::field(param, message)
+    })
 }
 
 #[cfg(test)]
@@ -148,7 +205,34 @@ mod tests {
             "content": [{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}],
         }));
 
-        assert_eq!(turn.unwrap(), Turn { role: Role::User, text: "ab".into() });
+        assert_eq!(turn.unwrap(), Turn::said(Role::User, "ab".into()));
+    }
+
+    #[test]
+    fn a_picture_that_is_here_is_taken_and_one_that_is_elsewhere_is_not_fetched() {
+        let png = STANDARD.encode(b"\x89PNG\r\n\x1a\n a cat");
+        let url = format!("data:image/png;base64,{png}");
+        let text = json!({"type": "text", "text": "look"});
+        for part in [
+            json!({"type": "image_url", "image_url": {"url": url, "detail": "low"}}),
+            json!({"type": "input_image", "image_url": url}),
+        ] {
+            let turn = read(json!({"role": "user", "content": [text, part]})).unwrap();
+
+            assert_eq!((turn.text.as_str(), turn.pictures.len()), ("look", 1));
+        }
+        for (url, told) in [
+            ("https://example.com/a.png", "is not fetched"),
+            ("data:image/png;base64,####", "is no picture"),
+            ("data:image/png;base64,aGk=", "is no picture"),
+            ("data:image/png,hi", "is no picture"),
+        ] {
+            let part = json!({"type": "image_url", "image_url": {"url": url}});
+            let refusal = read(json!({"role": "user", "content": [part]})).unwrap_err();
+            assert!(refusal.message().contains(told), "{url}: {}", refusal.message());
+        }
+        let part = json!({"type": "image_url", "image_url": {"url": url}});
+        assert!(read(json!({"role": "system", "content": [part]})).is_err());
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl OpenAi {
         let tenant = caller.tenant;
         let agent = self.agent_of(tenant, &ask.model).await?;
         let goes_on = self.place(caller, agent, key.as_deref(), ask).await?;
-        let messages = self.messages(caller, goes_on, key)?;
+        let messages = self.messages(caller, goes_on, key).await?;
 
         let taken = self.ingest.store_all(tenant, messages).await?;
         let runs = taken.runs.clone();
@@ -129,7 +129,7 @@ impl OpenAi {
     }
 
     /// Messages for the inbox: what goes before is heard and not answered, the last wakes.
-    fn messages(
+    async fn messages(
         &self,
         caller: &Caller,
         goes_on: GoesOn,
@@ -137,7 +137,9 @@ impl OpenAi {
     ) -> Result<Vec<NewMessage>, Refusal> {
         let GoesOn { place, label, mut turns } = goes_on;
         let last = match turns.pop() {
-            Some(Turn { role: Role::User, text }) => self.ingest.text(&text)?,
+            Some(Turn { role: Role::User, text, pictures }) => {
+                self.ingest.shown(caller.tenant, place.agent.id, &text, pictures).await?
+            }
             Some(_) => {
                 let message = "the last message has to be the user's: there is nothing to answer";
                 return Err(Refusal::field("messages", message));
@@ -148,25 +150,27 @@ impl OpenAi {
         let seeds_key = hex(&Sha256::digest(&key));
         // One run each, in order, whatever the agent does elsewhere: a client waits for its own.
         let mode = QueueMode::Followup;
+        let agent = place.agent.id;
         let template = NewMessage { label, mode, ..message(caller, place, Body::default()) };
 
         let author = template.body.author.clone();
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in folded(turns).into_iter().enumerate() {
             let role = Some(word(turn.role).to_owned());
-            let text = match self.ingest.text(&turn.text) {
+            let shown = self.ingest.shown(caller.tenant, agent, &turn.text, turn.pictures).await;
+            let body = match shown {
                 // Clients keep empty answers in their histories.
                 Err(Error::Empty) => continue,
-                text => text?,
+                shown => Body { role, silent: true, ..shown? },
             };
-            let body = Body { role, silent: true, author: author.clone(), ..Body::text(text) };
+            let body = Body { author: author.clone(), ..body };
             messages.push(NewMessage {
                 body,
                 idem_key: format!("{seeds_key}:{n}"),
                 ..template.clone()
             });
         }
-        let body = Body { author, ..Body::text(last) };
+        let body = Body { author, ..last };
         messages.push(NewMessage { body, idem_key: key, ..template });
         Ok(messages)
     }
@@ -185,8 +189,7 @@ fn folded(mut turns: Vec<Turn>) -> Vec<Turn> {
     let newest = turns.split_off(turns.len() - (MOST_SEEDS - 1));
     let told = turns.iter().map(|turn| format!("{}: {}", word(turn.role), turn.text));
     let told = told.collect::<Vec<_>>().join("\n");
-    let mut folded =
-        vec![Turn { role: Role::User, text: format!("[what was said before]\n{told}") }];
+    let mut folded = vec![Turn::said(Role::User, format!("[what was said before]\n{told}"))];
     folded.extend(newest);
     folded
 }
@@ -210,6 +213,9 @@ fn once(caller: &Caller, key: &str, turns: &[Turn]) -> String {
         hasher.update([0]);
         hasher.update(word(turn.role));
         hasher.update(Sha256::digest(&turn.text));
+        for picture in &turn.pictures {
+            hasher.update(Sha256::digest(picture));
+        }
     }
     hex(&hasher.finalize()[..16])
 }
@@ -242,7 +248,7 @@ mod tests {
     use super::*;
 
     fn turn(role: Role, text: &str) -> Turn {
-        Turn { role, text: text.into() }
+        Turn::said(role, text.into())
     }
 
     #[test]

@@ -108,9 +108,9 @@ impl Wanted {
             return Err(Refusal::field("model", "`model` is missing: write `holdfast`"));
         }
         let told = self.instructions.filter(|text| !text.trim().is_empty());
-        let told = told.map(|text| Turn { role: Role::System, text });
+        let told = told.map(|text| Turn::said(Role::System, text));
         let said = match self.input {
-            Some(Input::Text(text)) => vec![Turn { role: Role::User, text }],
+            Some(Input::Text(text)) => vec![Turn::said(Role::User, text)],
             Some(Input::Items(items)) => {
                 items.into_iter().map(|item| item.read("input")).collect::<Result<_, _>>()?
             }
@@ -137,8 +137,8 @@ mod tests {
         let ask = check(json!({"model": "holdfast", "instructions": "Rhyme.", "input": "hi"}));
 
         let turns = ask.unwrap().turns;
-        assert_eq!(turns[0], Turn { role: Role::System, text: "Rhyme.".into() });
-        assert_eq!(turns[1], Turn { role: Role::User, text: "hi".into() });
+        assert_eq!(turns[0], Turn::said(Role::System, "Rhyme.".into()));
+        assert_eq!(turns[1], Turn::said(Role::User, "hi".into()));
     }
 
     #[test]

@@ -4,8 +4,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use holdfast_directory::{Actor, TenantChanges, TenantState};
 use holdfast_grpc::{CONTEXT, Signer};
-use holdfast_proto::gateway::v1::{AcceptRequest, AcceptResponse, ingest_client::IngestClient};
-use holdfast_types::{AccountId, TenantId};
+use holdfast_proto::gateway::v1::{
+    AcceptRequest, AcceptResponse, MessageAttachment, ingest_client::IngestClient,
+};
+use holdfast_types::{AccountId, Entry, TenantId};
 use tonic::{Code, Request, Status};
 
 use crate::world::{MESH, World, done};
@@ -134,4 +136,55 @@ async fn what_routing_or_the_answer_needs_must_be_there() {
         assert_eq!(refused.code(), Code::InvalidArgument);
         assert!(refused.message().contains(told), "{}", refused.message());
     }
+}
+
+#[tokio::test]
+async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_same() {
+    let world = World::start().await.unwrap();
+    let attachment = |kind: &str, content: Vec<u8>| MessageAttachment {
+        kind: kind.into(),
+        reference: "f".into(),
+        name: "../cat".into(),
+        content,
+    };
+    let png = b"\x89PNG\r\n\x1a\n a cat".to_vec();
+    let photo = || AcceptRequest {
+        // More than the door takes of anybody else.
+        attachments: vec![
+            attachment("photo", png.clone()),
+            attachment("document", vec![7; 5 * 1024 * 1024]),
+            attachment("document", vec![7; 10 * 1024 * 1024 + 1]),
+            attachment("video", Vec::new()),
+        ],
+        ..arrival("look")
+    };
+
+    let first = accept(&world, world.anna.id, photo()).await.unwrap();
+    let again = accept(&world, world.anna.id, photo()).await.unwrap();
+
+    assert!(!first.duplicate && again.duplicate);
+    done(&world.follow(&world.anna, &first.message_id).await.unwrap());
+    let session = first.session_id.parse().unwrap();
+    let journal = world.sessions.history(world.anna.id, session, 10, None).await.unwrap();
+    let body = journal
+        .into_iter()
+        .find_map(|view| match view.entry {
+            Entry::Heard { body, .. } => Some(body),
+            _ => None,
+        })
+        .unwrap();
+    let files: Vec<Option<(String, u64)>> = body
+        .attachments
+        .into_iter()
+        .map(|attachment| attachment.file.map(|file| (file.media_type, file.size)))
+        .collect();
+    assert_eq!(
+        files,
+        [
+            Some(("image/png".to_owned(), 14)),
+            Some(("application/octet-stream".to_owned(), 5 * 1024 * 1024)),
+            None,
+            None
+        ]
+    );
 }

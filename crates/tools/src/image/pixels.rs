@@ -1,0 +1,229 @@
+//! Reading and making pictures, within limits.
+//!
+//! **What can go wrong.** A few bytes may stand for more dots than there is
+//! memory (a decompression bomb). So the size is read first, and the decoder is
+//! told how much it may take.
+
+use std::io::Cursor;
+
+use image::{DynamicImage, ImageFormat, ImageReader, Limits, codecs::jpeg::JpegEncoder, imageops};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// The most dots on a side of a picture that is made.
+pub(super) const MOST_SIDE: u32 = 4096;
+
+/// The most dots on a side of a picture that is read.
+const MOST_READ_SIDE: u32 = 16_384;
+
+/// How much memory reading one may take, in bytes: 40 million dots.
+const MOST_MEMORY: u64 = 160 << 20;
+
+/// How good a jpeg is, of 100.
+const QUALITY: u8 = 85;
+
+/// A kind of picture that can be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+pub(super) enum Format {
+    Png,
+    #[serde(alias = "jpg")]
+    Jpeg,
+    Webp,
+}
+
+impl Format {
+    const fn media_type(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Webp => "image/webp",
+        }
+    }
+}
+
+/// How large a picture is drawn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub(super) enum Size {
+    #[default]
+    #[serde(rename = "1024x1024")]
+    Square,
+    #[serde(rename = "1792x1024")]
+    Wide,
+    #[serde(rename = "1024x1792")]
+    High,
+}
+
+impl Size {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Square => "1024x1024",
+            Self::Wide => "1792x1024",
+            Self::High => "1024x1792",
+        }
+    }
+}
+
+/// What a picture is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) kind: &'static str,
+    pub(super) media_type: &'static str,
+    pub(super) width: u32,
+    pub(super) height: u32,
+}
+
+/// A picture that was made.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) media_type: &'static str,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    pub(super) content: Vec<u8>,
+}
+
+/// What a picture is, without reading its dots.
+pub(super) fn info(content: &[u8]) -> Result<Info, String> {
+    let reader = reader(content)?;
+    let (kind, media_type) = match reader.format() {
+        Some(ImageFormat::Png) => ("png", "image/png"),
+        Some(ImageFormat::Jpeg) => ("jpeg", "image/jpeg"),
+        Some(ImageFormat::WebP) => ("webp", "image/webp"),
+        Some(ImageFormat::Gif) => ("gif", "image/gif"),
+        _ => return Err("the picture cannot be read: it is no png, jpeg, webp or gif".to_owned()),
+    };
+    let (width, height) = reader.into_dimensions().map_err(unreadable)?;
+    Ok(Info { kind, media_type, width, height })
+}
+
+/// The same picture, no larger than this and in proportion; of a moving one the first frame.
+pub(super) fn resize(
+    content: &[u8],
+    (width, height): (Option<u32>, Option<u32>),
+    format: Option<Format>,
+) -> Result<Made, String> {
+    let info = info(content)?;
+    let mut picture = reader(content)?.decode().map_err(unreadable)?;
+    let width = width.unwrap_or(MOST_SIDE);
+    let height = height.unwrap_or(MOST_SIDE);
+    if picture.width() > width || picture.height() > height {
+        picture = picture.resize(width, height, imageops::FilterType::Triangle);
+    }
+    let format = format.unwrap_or(match info.kind {
+        "jpeg" => Format::Jpeg,
+        "webp" => Format::Webp,
+        _ => Format::Png,
+    });
+    let made = encode(&picture, format).map_err(|error| format!("it cannot be made: {error}"))?;
+    Ok(Made {
+        media_type: format.media_type(),
+        width: picture.width(),
+        height: picture.height(),
+        content: made,
+    })
+}
+
+fn encode(picture: &DynamicImage, format: Format) -> image::ImageResult<Vec<u8>> {
+    let mut out = Cursor::new(Vec::new());
+    match format {
+        Format::Png => picture.write_to(&mut out, ImageFormat::Png)?,
+        // A jpeg cannot be seen through.
+        Format::Jpeg => {
+            picture
+                .to_rgb8()
+                .write_with_encoder(JpegEncoder::new_with_quality(&mut out, QUALITY))?;
+        }
+        Format::Webp => {
+            let picture = DynamicImage::ImageRgba8(picture.to_rgba8());
+            picture.write_to(&mut out, ImageFormat::WebP)?;
+        }
+    }
+    Ok(out.into_inner())
+}
+
+fn reader(content: &[u8]) -> Result<ImageReader<Cursor<&[u8]>>, String> {
+    let mut reader = ImageReader::new(Cursor::new(content))
+        .with_guessed_format()
+        .map_err(|error| format!("the picture cannot be read: {error}"))?;
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MOST_READ_SIDE);
+    limits.max_image_height = Some(MOST_READ_SIDE);
+    limits.max_alloc = Some(MOST_MEMORY);
+    reader.limits(limits);
+    Ok(reader)
+}
+
+fn unreadable(error: image::ImageError) -> String {
+    match error {
+        image::ImageError::Limits(_) => {
+            format!(
+                "the picture cannot be read: it is larger than {MOST_READ_SIDE} dots on a side, or 40 million in all"
+            )
+        }
+        error => format!("the picture cannot be read: {error}"),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(crate) fn png(width: u32, height: u32) -> Vec<u8> {
+        encode(&DynamicImage::new_rgb8(width, height), Format::Png).unwrap()
+    }
+
+    #[test]
+    fn a_picture_is_never_made_larger_or_out_of_proportion() {
+        let sizes = |width, height| {
+            let made = resize(&png(300, 100), (width, height), None).unwrap();
+            (made.width, made.height)
+        };
+
+        assert_eq!(sizes(Some(150), None), (150, 50));
+        assert_eq!(sizes(Some(150), Some(10)), (30, 10));
+        assert_eq!(sizes(Some(4096), None), (300, 100));
+    }
+
+    #[test]
+    fn each_kind_can_be_made_and_read_again() {
+        for (format, media_type) in
+            [(Format::Png, "image/png"), (Format::Jpeg, "image/jpeg"), (Format::Webp, "image/webp")]
+        {
+            let made = resize(&png(30, 10), (Some(15), None), Some(format)).unwrap();
+            let read = info(&made.content).unwrap();
+
+            assert_eq!((read.media_type, read.width, read.height), (media_type, 15, 5));
+            assert_eq!(made.media_type, media_type);
+        }
+    }
+
+    #[test]
+    fn a_picture_that_would_fill_the_memory_is_not_read() {
+        // 12,000 × 12,000 dots in a few bytes of a header.
+        let mut bomb = png(1, 1);
+        bomb[16..20].copy_from_slice(&12_000_u32.to_be_bytes());
+        bomb[20..24].copy_from_slice(&12_000_u32.to_be_bytes());
+        let crc = crc32(&bomb[12..29]);
+        bomb[29..33].copy_from_slice(&crc.to_be_bytes());
+
+        assert_eq!(info(&bomb).map(|info| info.width), Ok(12_000));
+        let refused = resize(&bomb, (Some(10), None), None).unwrap_err();
+        assert!(refused.contains("40 million"), "{refused}");
+
+        let mut wide = png(1, 1);
+        wide[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
+        let crc = crc32(&wide[12..29]);
+        wide[29..33].copy_from_slice(&crc.to_be_bytes());
+        assert!(resize(&wide, (Some(10), None), None).is_err());
+    }
+
+    fn crc32(bytes: &[u8]) -> u32 {
+        !bytes.iter().fold(!0_u32, |crc, byte| {
+            (0..8).fold(crc ^ u32::from(*byte), |crc, _| {
+                if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 }
+            })
+        })
+    }
+}

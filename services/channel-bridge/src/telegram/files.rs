@@ -1,0 +1,92 @@
+//! Files that come with a message: fetched, so that the agent can look at them.
+//!
+//! **What can go wrong.** A file is too large, gone, or Telegram does not answer: the message is
+//! taken in without it, and says that there was one. Nothing waits for a file for long.
+
+use std::time::Duration;
+
+use holdfast_proto::gateway::v1::AcceptRequest;
+use serde::Deserialize;
+use tracing::debug;
+
+use super::{Telegram, client::CallError};
+
+/// What is fetched; films are large, and no model here watches them.
+const KINDS: [&str; 5] = ["photo", "document", "voice", "audio", "sticker"];
+
+/// The largest file, in bytes; Telegram lets bots fetch twice as much
+/// (<https://core.telegram.org/bots/api#getfile>).
+const MOST_FILE: usize = 10 * 1024 * 1024;
+
+/// How much the files of one message may be together, in bytes: what the gateway takes at once.
+const MOST_FILES: usize = 20 * 1024 * 1024;
+
+/// How long one file may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where a file is.
+#[derive(Debug, Deserialize)]
+pub(super) struct FilePath {
+    #[serde(default)]
+    file_size: Option<usize>,
+    #[serde(default)]
+    file_path: String,
+}
+
+impl Telegram {
+    /// Fetches the files of a message that somebody will answer.
+    pub(super) async fn fetch(&self, request: &mut AcceptRequest) {
+        if request.silent {
+            return;
+        }
+        let mut left = MOST_FILES;
+        for attachment in &mut request.attachments {
+            if !KINDS.contains(&attachment.kind.as_str()) {
+                continue;
+            }
+            let most = left.min(MOST_FILE);
+            match tokio::time::timeout(PATIENCE, self.file(&attachment.reference, most)).await {
+                Ok(Ok(content)) => {
+                    left -= content.len();
+                    attachment.content = content;
+                }
+                Ok(Err(error)) => debug!(%error, "a file was not fetched"),
+                Err(_) => debug!("a file took too long to fetch"),
+            }
+        }
+    }
+
+    async fn file(&self, id: &str, most: usize) -> Result<Vec<u8>, CallError> {
+        let params = serde_json::json!({ "file_id": id });
+        let found: FilePath = self.bot.method("getFile", &params).await?;
+        if found.file_size.is_some_and(|size| size > most) || !is_plain(&found.file_path) {
+            return Err(CallError::Refused {
+                status: 0,
+                description: "it is too large, or has no path".to_owned(),
+                moved_to: None,
+            });
+        }
+        self.bot.download(&found.file_path, most).await
+    }
+}
+
+/// Whether a path can only lead below the bot's own files.
+fn is_plain(path: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    path.split('/')
+        .all(|name| !name.is_empty() && name.chars().all(plain) && !name.chars().all(|c| c == '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_leads_nowhere_else() {
+        assert!(is_plain("photos/file_1.jpg"));
+        for path in ["", "/etc/passwd", "../x", "a/../b", "a//b", "a?b", "a#b", "a%2e", "http://x"]
+        {
+            assert!(!is_plain(path), "{path}");
+        }
+    }
+}
