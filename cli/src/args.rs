@@ -169,6 +169,7 @@ mod tests {
             "tenants create acme",
             "agents list",
             "providers put openai --model gpt-5",
+            "connections add cal caldav --set url=https://h/ --for telegram:42",
             "keys create ci --scope chat",
             "channels list",
             "sessions history ses_1",

@@ -3,8 +3,9 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
+    agents_client::AgentsClient, channels_client::ChannelsClient,
+    connections_client::ConnectionsClient, files_client::FilesClient, keys_client::KeysClient,
+    messages_client::MessagesClient, operations_client::OperationsClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
@@ -102,6 +103,10 @@ impl Client {
 
     pub fn channels(&self) -> ChannelsClient<Channel> {
         ChannelsClient::new(self.channel.clone())
+    }
+
+    pub fn connections(&self) -> ConnectionsClient<Channel> {
+        ConnectionsClient::new(self.channel.clone())
     }
 
     pub fn routing(&self) -> RoutingClient<Channel> {

@@ -5,6 +5,7 @@
 
 mod agents;
 mod channels;
+mod connections;
 mod dead;
 mod deliveries;
 mod files;
@@ -45,6 +46,9 @@ pub enum Caller {
     /// Connect to Telegram and others
     #[command(subcommand)]
     Channels(channels::Channels),
+    /// Give agents calendars, mail and notes of people
+    #[command(subcommand)]
+    Connections(connections::Connections),
     /// Say which messages go to which agent
     #[command(subcommand)]
     Routing(routing::Routing),
@@ -76,6 +80,7 @@ impl Caller {
             Self::Providers(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
+            Self::Connections(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,

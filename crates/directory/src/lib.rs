@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `provider`, `account`, `connection`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -26,6 +26,7 @@ mod actor;
 mod agent;
 mod cache;
 pub mod channel;
+mod connection;
 mod directory;
 mod error;
 mod key;
@@ -42,6 +43,7 @@ mod web;
 pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
 pub use agent::{Agent, AgentCard, NewAgent, Settings};
+pub use connection::{Connection, NewConnection};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};

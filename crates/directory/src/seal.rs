@@ -67,6 +67,8 @@ pub enum Purpose<'a> {
     ProviderKey(&'a str),
     /// The secrets of that channel account.
     AccountSecrets(AccountId),
+    /// The secret of the connection of that name.
+    ConnectionSecret(&'a str),
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -140,6 +142,7 @@ impl DataKey {
         let what = match purpose {
             Purpose::ProviderKey(_) => "a provider's key",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
+            Purpose::ConnectionSecret(_) => "a connection's secret",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -149,6 +152,9 @@ impl DataKey {
             Purpose::ProviderKey(name) => context(self.tenant, "provider-key", name.as_bytes()),
             Purpose::AccountSecrets(account) => {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
+            }
+            Purpose::ConnectionSecret(name) => {
+                context(self.tenant, "connection-secret", name.as_bytes())
             }
         }
     }

@@ -6,6 +6,7 @@
 
 mod accounts;
 mod agents;
+mod connections;
 mod files;
 mod keys;
 mod providers;
@@ -18,10 +19,10 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+    agents_server::AgentsServer, channels_server::ChannelsServer,
+    connections_server::ConnectionsServer, files_server::FilesServer, keys_server::KeysServer,
+    operations_server::OperationsServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -64,6 +65,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_encoding_message_size(LARGEST_ARCHIVE),
         )
         .add_service(service!(ProvidersServer, providers::Providers))
+        .add_service(service!(ConnectionsServer, connections::Connections))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))

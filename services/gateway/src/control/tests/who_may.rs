@@ -2,7 +2,8 @@
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
-    self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
+    self as pb, agents_server::Agents as _, channels_server::Channels as _,
+    connections_server::Connections as _, keys_server::Keys as _,
     operations_server::Operations as _, providers_server::Providers as _,
     routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
 };
@@ -12,8 +13,8 @@ use tonic::{Code, Request};
 use super::{World, admin, code, request};
 use crate::{
     control::{
-        accounts::Channels, agents::Agents, keys::Keys, providers::Providers, routing::Routing,
-        tenants::Tenants,
+        accounts::Channels, agents::Agents, connections::Connections, keys::Keys,
+        providers::Providers, routing::Routing, tenants::Tenants,
     },
     operations, sessions,
 };
@@ -42,6 +43,8 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
             update_agent(UpdateAgentRequest), delete_agent(DeleteAgentRequest);
         Admin: Providers(state()) => list_providers(ListProvidersRequest),
             put_provider(PutProviderRequest), delete_provider(DeleteProviderRequest);
+        Admin: Connections(state()) => list_connections(ListConnectionsRequest),
+            put_connection(PutConnectionRequest), delete_connection(DeleteConnectionRequest);
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),

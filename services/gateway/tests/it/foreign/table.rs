@@ -198,6 +198,13 @@ fn agents() -> Vec<Try> {
         ("Providers/DeleteProvider", Is::Found, |of| {
             bytes(pb::DeleteProviderRequest { name: of.provider.clone() })
         }),
+        ("Connections/ListConnections", Is::Shown, |_| bytes(pb::ListConnectionsRequest {})),
+        ("Connections/PutConnection", Is::Made, |of| bytes(connection(of, ""))),
+        ("Connections/PutConnection", Is::Found, |of| bytes(connection(of, &of.agent))),
+        ("Connections/PutConnection", Is::Found, |of| bytes(connection(of, &of.agent_name))),
+        ("Connections/DeleteConnection", Is::Found, |of| {
+            bytes(pb::DeleteConnectionRequest { name: of.connection.clone() })
+        }),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -214,6 +221,13 @@ fn agents() -> Vec<Try> {
             bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
         }),
     ]
+}
+
+/// Notion, for one agent or for all.
+pub fn connection(of: &Things, agent: &str) -> pb::PutConnectionRequest {
+    let (name, kind) = (of.connection.clone(), "notion".into());
+    let connection = pb::Connection { name, kind, agent: agent.into(), ..Default::default() };
+    pb::PutConnectionRequest { connection: Some(connection), secret: "ntn_1".into() }
 }
 
 /// The account as Anna has it, by this id.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-    table::{SECRETS, account, binding, identity, rules},
+    table::{SECRETS, account, binding, connection, identity, rules},
 };
 use crate::{
     arrivals::accept,
@@ -22,6 +22,7 @@ pub struct Things {
     pub agent: String,
     pub agent_name: String,
     pub provider: String,
+    pub connection: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -47,6 +48,7 @@ impl Things {
             owner,
             agent_name: name("coach"),
             provider: name("models"),
+            connection: name("notes"),
             key_name: name("key"),
             account_name: name("bot"),
             peer: name("peer"),
@@ -94,6 +96,9 @@ impl Things {
         let provider = pb::Provider { name, kind, ..Default::default() };
         let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-anna".into() };
         let _: pb::PutProviderResponse = ask(world, who, "Providers/PutProvider", put).await?;
+        let put = connection(self, &self.agent);
+        let _: pb::PutConnectionResponse =
+            ask(world, who, "Connections/PutConnection", put).await?;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
