@@ -23,6 +23,7 @@
 mod agents_list;
 mod alias;
 mod allowed;
+mod approval;
 mod disclosure;
 mod files;
 mod mesh;
@@ -40,6 +41,7 @@ mod web;
 
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
+pub use approval::Approval;
 pub use disclosure::DIRECT;
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Allowed, Call, Output, Tool, ToolError,
+    Allowed, Approval, Call, Output, Tool, ToolError,
     alias::{ALIASES, Alias},
     disclosure::{self, DESCRIBE, SEARCH},
     tool,
@@ -123,11 +123,52 @@ impl Registry {
     /// takes, if it panicked, or if the tool says so; `Broken` if the tool failed for no fault of
     /// the model.
     pub async fn call(&self, call: Call, name: &str, input: &str) -> Result<Output, ToolError> {
+        let (known, input) = self.understand(&call.allowed, name, input)?;
+        let made = match self.tools.get(known) {
+            Some(kept) => {
+                let made = AssertUnwindSafe(kept.tool.call(call, input)).catch_unwind().await;
+                made.unwrap_or_else(|_| Err(panicked(known, kept.tool.effect())))
+            }
+            None => self.disclose(&call.allowed, known, input).map(Output::from),
+        };
+        match made {
+            Ok(output) => Ok(Output { for_llm: capped(output.for_llm), ..output }),
+            Err(ToolError::Tell(text)) => Err(ToolError::Tell(capped(text))),
+            Err(ToolError::Broken(error)) => Err(ToolError::Broken(error)),
+        }
+    }
+
+    /// Whether a person must be asked before this call is made; what the mesh itself answers
+    /// never needs it.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call)'s; the call would fail in the same way.
+    pub async fn approval(
+        &self,
+        call: &Call,
+        name: &str,
+        input: &str,
+    ) -> Result<Approval, ToolError> {
+        let (known, input) = self.understand(&call.allowed, name, input)?;
+        let Some(kept) = self.tools.get(known) else { return Ok(Approval::Never) };
+        let asked = AssertUnwindSafe(kept.tool.approval(call, input)).catch_unwind().await;
+        // Nothing was done yet.
+        asked.unwrap_or_else(|_| Err(panicked(known, Effect::Reads)))
+    }
+
+    /// Which tool is meant, and with which input.
+    fn understand(
+        &self,
+        allowed: &Allowed,
+        name: &str,
+        input: &str,
+    ) -> Result<(&'static str, Value), ToolError> {
         let Some(known) = self.canonical(name) else {
-            return Err(self.unknown(name, &call.allowed));
+            return Err(self.unknown(name, allowed));
         };
         let is_meta = matches!(known, SEARCH | DESCRIBE);
-        if !is_meta && !call.allowed.allows(known) {
+        if !is_meta && !allowed.allows(known) {
             return Err(ToolError::Tell(
                 "this tool is not one of yours; use those that you were given".to_owned(),
             ));
@@ -141,18 +182,7 @@ impl Registry {
             Some(alias) if known != name => alias.input(input),
             _ => input,
         };
-        let made = match self.tools.get(known) {
-            Some(kept) => {
-                let made = AssertUnwindSafe(kept.tool.call(call, input)).catch_unwind().await;
-                made.unwrap_or_else(|_| Err(panicked(known, kept.tool.effect())))
-            }
-            None => self.disclose(&call.allowed, known, input).map(Output::from),
-        };
-        match made {
-            Ok(output) => Ok(Output { for_llm: capped(output.for_llm), ..output }),
-            Err(ToolError::Tell(text)) => Err(ToolError::Tell(capped(text))),
-            Err(ToolError::Broken(error)) => Err(ToolError::Broken(error)),
-        }
+        Ok((known, input))
     }
 
     fn disclose(&self, allowed: &Allowed, name: &str, input: Value) -> Result<String, ToolError> {
@@ -227,12 +257,13 @@ fn capped(output: String) -> String {
     output
 }
 
-type Answer<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+type Answer<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 
 /// A [`Tool`] whose type is forgotten.
 trait Erased: Send + Sync {
     fn effect(&self) -> Effect;
     fn timeout(&self) -> Option<Duration>;
+    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval>;
     fn call(&self, call: Call, input: Value) -> Answer<'_>;
 }
 
@@ -246,6 +277,13 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
 
     fn timeout(&self) -> Option<Duration> {
         T::TIMEOUT
+    }
+
+    fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval> {
+        Box::pin(async move {
+            let input = parsed(input)?;
+            self.0.approval(call, &input).await
+        })
     }
 
     fn call(&self, call: Call, input: Value) -> Answer<'_> {

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::Allowed;
+use crate::{Allowed, Approval};
 
 /// Something an agent can do besides talk.
 ///
@@ -30,6 +30,21 @@ pub trait Tool<A = String>: Send + Sync + 'static {
 
     /// What the model must say to use it.
     type Input: DeserializeOwned + JsonSchema + Send;
+
+    /// Whether a person must be asked before this call is made. Asked again right before the call:
+    /// it changes nothing, and says the same of the same call.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call)'s; the call is not made then.
+    fn approval(
+        &self,
+        call: &Call,
+        input: &Self::Input,
+    ) -> impl Future<Output = Result<Approval, ToolError>> + Send {
+        let _: (&Call, &Self::Input) = (call, input);
+        std::future::ready(Ok(Approval::Never))
+    }
 
     /// Does it, and answers the model.
     fn call(

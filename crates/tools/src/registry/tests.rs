@@ -49,6 +49,19 @@ impl Tool<Output> for Exec {
     const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
     type Input = ExecInput;
 
+    async fn approval(&self, _: &Call, input: &ExecInput) -> Result<Approval, ToolError> {
+        Ok(match input.command.as_str() {
+            "panic" => panic!("a secret in a panic"),
+            "mkfs" => Approval::Deny("no".to_owned()),
+            "ls" => Approval::Never,
+            command => Approval::Ask {
+                subject: format!("{command} in /workspace"),
+                summary: command.to_owned(),
+                pattern: None,
+            },
+        })
+    }
+
     async fn call(&self, _: Call, input: ExecInput) -> Result<Output, ToolError> {
         match input.command.as_str() {
             "panic" => panic!("a secret in a panic"),
@@ -170,4 +183,29 @@ proptest! {
         prop_assert_eq!(tools.canonical(alias.name), tools.canonical(alias.of));
         prop_assert_eq!(ask(alias.name), ask(alias.of));
     }
+}
+
+#[tokio::test]
+async fn a_tool_says_which_of_its_calls_need_a_persons_word() {
+    let tools = tools();
+    let asked = async |name: &str, input: &str| tools.approval(&call(), name, input).await;
+
+    assert_eq!(asked("repeat", r#"{"text":"a"}"#).await.unwrap(), Approval::Never);
+    assert_eq!(asked("exec", r#"{"command":"ls"}"#).await.unwrap(), Approval::Never);
+    assert_eq!(
+        asked("bash", r#"{"command":"rm x"}"#).await.unwrap(),
+        Approval::Ask {
+            subject: "rm x in /workspace".into(),
+            summary: "rm x".into(),
+            pattern: None
+        }
+    );
+    assert_eq!(
+        asked("exec", r#"{"command":"mkfs"}"#).await.unwrap(),
+        Approval::Deny("no".to_owned())
+    );
+    let broke = asked("exec", r#"{"command":"panic"}"#).await.unwrap_err().to_string();
+    assert!(broke.contains("may be tried once more") && !broke.contains("secret"), "{broke}");
+    let wrong = asked("exec", "{}").await.unwrap_err().to_string();
+    assert_eq!(wrong, "the input is not right: missing field `command`");
 }
