@@ -12,6 +12,8 @@
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
+//! | `browser` | acts | pages that need more than reading (feature `browser`) |
+//! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
@@ -24,6 +26,10 @@ mod agents_list;
 mod alias;
 mod allowed;
 mod approval;
+#[cfg(feature = "browser")]
+mod browser;
+#[cfg(feature = "connections")]
+mod connected;
 mod disclosure;
 mod files;
 mod mesh;
@@ -42,6 +48,10 @@ mod web;
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
 pub use approval::Approval;
+#[cfg(feature = "browser")]
+pub use browser::Browser;
+#[cfg(feature = "connections")]
+pub use connected::{Calendar, Connections, Email, Notion, Opened};
 pub use disclosure::DIRECT;
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,

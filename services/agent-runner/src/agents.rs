@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
-use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
+use holdfast_directory::{Agent, Connection, Directory, ModelChoice, ProviderKind};
 use holdfast_llm::{Model, Models, Provider};
 use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
 use holdfast_workspace::{Revision, Workspaces};
@@ -41,6 +41,8 @@ pub(crate) struct Brief {
     pub(crate) files: Vec<BootstrapFile>,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
+    /// The connections that it may use, in the conversations that they are for.
+    pub(crate) connections: Vec<Connection>,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
     pub(crate) zone: TimeZone,
@@ -167,7 +169,11 @@ impl Agents {
                 return Ok(Found::NoModel);
             }
         };
-        let files = self.files(tenant, agent.id).await?;
+        let connections = async {
+            let found = self.directory.connections_of(tenant, agent.id).await;
+            found.map_err(Error::directory)
+        };
+        let (files, connections) = tokio::try_join!(self.files(tenant, agent.id), connections)?;
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
@@ -177,6 +183,7 @@ impl Agents {
             instructions: agent.instructions,
             files,
             tools: agent.settings.tools,
+            connections,
             dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,

@@ -20,6 +20,7 @@ use tracing::info;
 use crate::{
     agents::Agents,
     config::Config,
+    connections::Vault,
     files::Store,
     heartbeat,
     held::Held,
@@ -72,6 +73,11 @@ impl App {
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?
+            .with_browser(&config.runner.browser, &config.runner.web)?
+            .with_connections(
+                Arc::new(Vault::new(directory.clone(), Arc::clone(&held))),
+                &config.runner.web,
+            )?
             .disclosing(DIRECT.iter().copied());
         let models = Models::new([])?;
         let id = RunnerId::generate();

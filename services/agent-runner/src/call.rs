@@ -12,12 +12,14 @@ use futures::future::join_all;
 use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{Effect, Entry, ToolCall};
+use holdfast_types::{ConnectionKind, Effect, Entry, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
+use crate::{
+    agents::Brief, connections, error::Error, fail, think::audience, turn::Turn, turn::thoughts,
+};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -63,6 +65,7 @@ impl Turn<'_> {
         let mut desk = self.hold.desk();
         desk.model = brief.model_id.to_string();
         desk.audience = audience(self.kind, brief.dm_scope);
+        desk.connections = self.connections(brief);
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
@@ -136,6 +139,12 @@ impl Turn<'_> {
             ..Subject::new(self.kind)
         };
         drop(desk);
-        self.worker.tools.allowed(&subject)
+        connections::narrowed(self.worker.tools.allowed(&subject), &self.connections(brief))
+    }
+
+    /// The connections that are for this conversation.
+    fn connections(&self, brief: &Brief) -> Vec<(String, ConnectionKind)> {
+        let audience = audience(self.kind, brief.dm_scope);
+        connections::usable(&brief.connections, self.kind, audience, &self.key)
     }
 }

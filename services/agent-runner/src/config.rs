@@ -90,6 +90,9 @@ pub struct Runner {
     /// What tools may do on the web.
     pub web: Web,
 
+    /// The browser that agents drive; none, unless one is given.
+    pub browser: holdfast_browser::Config,
+
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
     /// Keep it below the pod's `terminationGracePeriodSeconds`, with 5 s to spare.
@@ -115,6 +118,7 @@ impl Default for Runner {
             gauges: Duration::from_secs(15),
             prune: Duration::from_secs(3600),
             web: Web::default(),
+            browser: holdfast_browser::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }

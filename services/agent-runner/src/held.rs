@@ -17,7 +17,7 @@ use std::{
 use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
-use holdfast_types::{SessionId, SessionKind, Target};
+use holdfast_types::{ConnectionKind, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) place: Option<Target>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
+    /// The connections that it may use.
+    pub(crate) connections: Vec<(String, ConnectionKind)>,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }
@@ -56,6 +58,7 @@ impl Default for Desk {
             audience: Audience::Others,
             place: None,
             model: String::new(),
+            connections: Vec::new(),
             outbox: Vec::new(),
         }
     }

@@ -21,6 +21,7 @@
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `files.rs` | the agent's files, as its tools see them |
+//! | `connections.rs` | which connections a turn may use |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
@@ -39,6 +40,7 @@ mod call;
 mod command;
 mod compaction;
 mod config;
+mod connections;
 mod deltas;
 mod error;
 mod fail;

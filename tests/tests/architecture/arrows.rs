@@ -9,6 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
     &[
+        "holdfast-browser",
         "holdfast-bus",
         "holdfast-grpc",
         "holdfast-llm",
@@ -43,6 +44,7 @@ const VENDORS: &[(&str, &[&str])] = &[
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
     ("axum", &["agent-runner", "channel-bridge", "gateway", "holdfast-testkit", TESTS]),
     ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS]),
+    ("tokio-tungstenite", &["holdfast-browser", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];
 const TESTS: &str = "holdfast-tests";

@@ -9,6 +9,7 @@
 mod answering;
 mod commands;
 mod compacting;
+mod connected;
 mod failing;
 mod gated;
 mod holding;
