@@ -154,7 +154,7 @@ impl Browser {
         }
         match input.action {
             Action::Screenshot => return screenshot(&page, input).await,
-            Action::Tabs => return Ok(told(call, &page, &listed(&page.tabs().await?)).await?),
+            Action::Tabs => return told(call, &page, &listed(&page.tabs().await?)).await,
             Action::Evaluate => {
                 let expression = needed("expression", input.expression.as_deref())?;
                 let value = page.evaluate(expression).await?;

@@ -350,7 +350,7 @@ fn allowed(said: &str, server: &SmtpServer) -> Result<Mailbox, String> {
         let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();
         format!("`{shown}` is no address: write `anna@example.com` or `Anna <anna@example.com>`")
     })?;
-    if !server.may_write_to(&person.email.to_string()) {
+    if !server.may_write_to(person.email.as_ref()) {
         return Err(format!(
             "mail to `{}` is not allowed: the connection lists whom it may go to",
             person.email
