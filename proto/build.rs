@@ -4,8 +4,17 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 8] =
-    ["messages", "sessions", "control", "files", "mcp", "models", "operations", "policies"];
+const FILES: [&str; 9] = [
+    "messages",
+    "sessions",
+    "control",
+    "files",
+    "connections",
+    "mcp",
+    "models",
+    "operations",
+    "policies",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FILES.map(|name| format!("holdfast/gateway/v1/{name}.proto"));

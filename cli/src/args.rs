@@ -171,6 +171,7 @@ mod tests {
             "tenants create acme",
             "agents list",
             "providers put openai --model gpt-5",
+            "connections add cal caldav --set url=https://h/ --for telegram:42",
             "keys create ci --scope chat",
             "mcp add x --url https://host/mcp --header a:b --agent coach",
             "mcp add x --env A=b --network -- npx -y server --flag",

@@ -15,7 +15,10 @@ mcp_servers_client::McpServersClient,
 operations_client::OperationsClient,
 providers_client::ProvidersClient,
 policies_client::PoliciesClient,
-    routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
+routing_client::RoutingClient,
+sessions_client::SessionsClient,
+tenants_client::TenantsClient,
+connections_client::ConnectionsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -131,6 +134,10 @@ impl Client {
 
     pub fn channels(&self) -> ChannelsClient<Channel> {
         ChannelsClient::new(self.channel.clone())
+    }
+
+    pub fn connections(&self) -> ConnectionsClient<Channel> {
+        ConnectionsClient::new(self.channel.clone())
     }
 
     pub fn routing(&self) -> RoutingClient<Channel> {

@@ -6,6 +6,7 @@
 mod agents;
 mod budgets;
 mod channels;
+mod connections;
 mod credentials;
 mod dead;
 mod deliveries;
@@ -66,6 +67,9 @@ pub enum Caller {
     /// Connect to Telegram and others
     #[command(subcommand)]
     Channels(channels::Channels),
+    /// Give agents calendars, mail and notes of people
+    #[command(subcommand)]
+    Connections(connections::Connections),
     /// Say which messages go to which agent
     #[command(subcommand)]
     Routing(routing::Routing),
@@ -108,6 +112,7 @@ impl Caller {
             Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
+            Self::Connections(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,
             Self::Policy(command) => command.run(client, screen).await,
             Self::Tools(command) => command.run(client, screen).await,

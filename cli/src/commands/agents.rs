@@ -1,5 +1,7 @@
 //! `holdfast agents`.
 
+mod template;
+
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
     Agent, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, ListAgentsRequest,
@@ -25,6 +27,9 @@ pub enum Agents {
     Create {
         /// Its name: letters, digits, `_` and `-`
         name: String,
+        /// Make it ready for one kind of work; what is said besides goes before that
+        #[arg(long, value_parser = template::NAMES)]
+        template: Option<String>,
         #[command(flatten)]
         changes: Box<Changes>,
     },
@@ -92,8 +97,12 @@ impl Agents {
                 screen.list(&COLUMNS, agents.iter().map(view).collect())
             }
             Self::Show { agent } => screen.one(&COLUMNS, &view(&get(client, agent).await?)),
-            Self::Create { name, changes } => {
-                let agent = changes.apply(Agent { name, ..Agent::default() })?;
+            Self::Create { name, template, changes } => {
+                let agent = match template {
+                    Some(template) => template::ready(&template, name)?,
+                    None => Agent { name, ..Agent::default() },
+                };
+                let agent = changes.apply(agent)?;
                 let request = client.request(CreateAgentRequest { agent: Some(agent) });
                 let made = client.answer(client.agents().create_agent(request).await)?.agent;
                 screen.one(&COLUMNS, &view(&made.unwrap_or_default()))

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -28,6 +28,7 @@ mod budget;
 mod cache;
 mod catalogue;
 pub mod channel;
+mod connection;
 mod credential;
 mod directory;
 mod error;
@@ -50,6 +51,7 @@ pub use agent::{Agent, AgentCard, NewAgent, Settings};
 pub use budget::Budget;
 pub use catalogue::{Known, KnownModel};
 pub use credential::{CredentialCard, CredentialKind, Keys, NewCredential, OWN_KEY, Remembered};
+pub use connection::{Connection, NewConnection};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};

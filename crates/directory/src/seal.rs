@@ -76,6 +76,8 @@ pub enum Purpose<'a> {
     AccountSecrets(AccountId),
     /// The headers or variables of the MCP server of that name.
     McpSecrets(&'a str),
+    /// The secret of the connection of that name.
+    ConnectionSecret(&'a str),
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -151,6 +153,7 @@ impl DataKey {
             Purpose::Credential { .. } => "a credential",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
             Purpose::McpSecrets(_) => "an mcp server's secrets",
+            Purpose::ConnectionSecret(_) => "a connection's secret",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -167,6 +170,9 @@ impl DataKey {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
             }
             Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
+            Purpose::ConnectionSecret(name) => {
+                context(self.tenant, "connection-secret", name.as_bytes())
+            }
         }
     }
 }

@@ -17,6 +17,8 @@
 //! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
 //! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
+//! | `browser` | acts | pages that need more than reading (feature `browser`) |
+//! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
@@ -32,6 +34,10 @@ mod alias;
 mod allowed;
 mod approval;
 mod commands;
+#[cfg(feature = "browser")]
+mod browser;
+#[cfg(feature = "connections")]
+mod connected;
 mod disclosure;
 mod dynamic;
 mod files;
@@ -60,6 +66,10 @@ pub use commands::{
     CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,
     Ran, Stands, Written,
 };
+#[cfg(feature = "browser")]
+pub use browser::Browser;
+#[cfg(feature = "connections")]
+pub use connected::{Calendar, Connections, Email, Notion, Opened};
 pub use disclosure::DIRECT;
 pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{

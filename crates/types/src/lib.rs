@@ -6,6 +6,7 @@
 mod act;
 mod chat;
 mod command;
+mod connection;
 mod delivery;
 mod effect;
 mod entry;
@@ -26,6 +27,9 @@ pub use chat::{
     Thinking, ToolSpec,
 };
 pub use command::{Command, Listed, ModelWish};
+pub use connection::{
+    Caldav, Connected, ConnectionKind, InvalidConnection, Notion, SmtpSecurity, SmtpServer, UsedBy,
+};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};

@@ -12,7 +12,9 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
-use holdfast_directory::{Agent, Directory, ModelChoice, ModelSetup, ProviderKind};
+use holdfast_directory::{
+    Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind,
+};
 use holdfast_llm::{
     Among, Card, Catalogue, Model, Models, Provider,
     credentials::{Credential, Profile},
@@ -53,6 +55,8 @@ pub(crate) struct Brief {
     pub(crate) files: Vec<BootstrapFile>,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
+    /// The connections that it may use, in the conversations that they are for.
+    pub(crate) connections: Vec<Connection>,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
     pub(crate) zone: TimeZone,
@@ -201,9 +205,14 @@ impl Agents {
         let Some(first) = chain.links.first() else { return Ok(Found::NoModel) };
         let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
         let model: Arc<dyn Model> = Arc::new(chain.asking(None));
+        let connections = async {
+            let found = self.directory.connections_of(tenant, agent.id).await;
+            found.map_err(Error::directory)
+        };
         // What other runners know comes while the files do.
-        let (files, ()) = tokio::join!(self.files(tenant, agent.id), self.refresh(&chain));
-        let files = files?;
+        let (files, connections, ()) =
+            tokio::join!(self.files(tenant, agent.id), connections, self.refresh(&chain));
+        let (files, connections) = (files?, connections?);
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
@@ -223,6 +232,7 @@ impl Agents {
             files,
             version,
             tools: agent.settings.tools,
+            connections,
             dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,

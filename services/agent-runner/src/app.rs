@@ -20,6 +20,7 @@ use tracing::info;
 use crate::{
     agents::Agents,
     config::Config,
+    connections::Vault,
     files::Store,
     heartbeat,
     held::Held,
@@ -94,6 +95,11 @@ impl App {
             .with_images(files, Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web)?
+            .with_browser(&config.runner.browser, &config.runner.web)?
+            .with_connections(
+                Arc::new(Vault::new(directory.clone(), Arc::clone(&held))),
+                &config.runner.web,
+            )?
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));

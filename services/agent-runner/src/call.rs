@@ -12,12 +12,12 @@ use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{Effect, Entry, Media, ToolCall};
+use holdfast_types::{ConnectionKind, Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, connections, error::Error, fail, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -64,10 +64,12 @@ impl Turn<'_> {
     fn sit_down(&self, brief: &Brief) {
         let audience = self.audience(brief);
         let judge = self.judge(brief);
+        let connections = self.connections(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
+        desk.connections = connections;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
@@ -146,6 +148,12 @@ impl Turn<'_> {
 
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        Allowed::only(self.policy.view(&self.subject(brief)).offered())
+        let offered = Allowed::only(self.policy.view(&self.subject(brief)).offered());
+        connections::narrowed(offered, &self.connections(brief))
+    }
+
+    /// The connections that are for this conversation.
+    fn connections(&self, brief: &Brief) -> Vec<(String, ConnectionKind)> {
+        connections::usable(&brief.connections, self.kind, self.audience(brief), &self.key)
     }
 }

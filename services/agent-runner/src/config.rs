@@ -101,6 +101,8 @@ pub struct Runner {
     pub mcp: crate::mcp::Config,
     /// Which models draw and speak.
     pub media: Media,
+    /// The browser that agents drive; none, unless one is given.
+    pub browser: holdfast_browser::Config,
 
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
@@ -164,6 +166,7 @@ impl Default for Runner {
             scratch: Scratch::default(),
             mcp: crate::mcp::Config::default(),
             media: Media::default(),
+            browser: holdfast_browser::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }

@@ -28,6 +28,7 @@
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
 //! | `outgoing.rs` | what the tool `message` may do where |
 //! | `studio.rs` | who sees, draws and speaks |
+//! | `connections.rs` | which connections a turn may use |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
 //! | `gateway.rs` | the gateway's methods that a tool may call |
@@ -51,6 +52,7 @@ mod chain;
 mod command;
 mod compaction;
 mod config;
+mod connections;
 mod deltas;
 mod error;
 mod fail;

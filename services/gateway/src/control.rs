@@ -7,6 +7,7 @@
 mod accounts;
 pub mod agents;
 mod budgets;
+mod connections;
 mod credentials;
 pub mod files;
 mod keys;
@@ -37,6 +38,7 @@ sessions_server::SessionsServer,
 tenants_server::TenantsServer,
 mcp_servers_server::McpServersServer,
 policies_server::PoliciesServer,
+connections_server::ConnectionsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -83,6 +85,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(CredentialsServer, credentials::Credentials))
         .add_service(service!(ModelsServer, models::Models))
         .add_service(service!(BudgetsServer, budgets::Budgets))
+        .add_service(service!(ConnectionsServer, connections::Connections))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(TenantsServer, tenants::Tenants))

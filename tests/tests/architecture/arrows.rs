@@ -9,6 +9,7 @@ const LAYERS: &[&[&str]] = &[
     &["holdfast-proto", "holdfast-types"],
     &["holdfast-kit"],
     &[
+        "holdfast-browser",
         "holdfast-bus",
         "holdfast-grpc",
         "holdfast-llm",
@@ -55,6 +56,8 @@ const VENDORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rmcp", &["holdfast-mcp", TESTS]),
+    ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS]),
+    ("tokio-tungstenite", &["holdfast-browser", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];
 const TESTS: &str = "holdfast-tests";

@@ -3,6 +3,7 @@
 mod accounts;
 mod agents;
 mod catalogue;
+mod connections;
 mod credentials;
 mod keys;
 mod mcp_servers;

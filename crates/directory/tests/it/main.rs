@@ -4,6 +4,7 @@
 
 mod accounts;
 mod audit;
+mod connections;
 mod isolation;
 mod keys;
 mod mcp;

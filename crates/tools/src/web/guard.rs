@@ -34,16 +34,16 @@ use super::address::is_public;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// What a name resolves to.
-pub(super) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
+pub(crate) type Found = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>>;
 
 /// Asks for the addresses of a name.
-pub(super) trait Lookup: Send + Sync + 'static {
+pub(crate) trait Lookup: Send + Sync + 'static {
     /// Its addresses, in the order in which they are tried.
     fn lookup(&self, name: String) -> Found;
 }
 
 /// The system's own way to resolve a name.
-pub(super) struct System;
+pub(crate) struct System;
 
 impl Lookup for System {
     fn lookup(&self, name: String) -> Found {
@@ -66,6 +66,12 @@ pub enum Refused {
     /// It leads to where only we can go.
     #[error("`{0}` is not on the public internet, and is not fetched")]
     Private(String),
+    /// It would show a secret to whoever listens.
+    #[error("`{0}` is asked without TLS, and a secret goes by `https://` only")]
+    Plain(String),
+    /// Its name leads nowhere.
+    #[error("`{0}` has no address")]
+    Nowhere(String),
 }
 
 /// The clients, and which of them an address is for.
@@ -75,6 +81,7 @@ pub struct Guard {
     /// For the addresses that the operator listed.
     open: Client,
     allow: Arc<BTreeSet<String>>,
+    lookup: Arc<dyn Lookup>,
 }
 
 impl Guard {
@@ -93,7 +100,7 @@ impl Guard {
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub(super) fn new(
+    pub(crate) fn new(
         allow: impl IntoIterator<Item = String>,
         lookup: Arc<dyn Lookup>,
     ) -> reqwest::Result<Self> {
@@ -108,7 +115,8 @@ impl Guard {
                 .build()
         };
         let allow = allow.into_iter().map(|entry| entry.to_lowercase()).collect();
-        Ok(Self { guarded: client(true)?, open: client(false)?, allow: Arc::new(allow) })
+        let (guarded, open) = (client(true)?, client(false)?);
+        Ok(Self { guarded, open, allow: Arc::new(allow), lookup })
     }
 
     /// The address that somebody means, who may leave out `https://`.
@@ -137,7 +145,7 @@ impl Guard {
             return Err(Refused::Credentials);
         }
         let port = url.port_or_known_default().unwrap_or_default();
-        if self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}")) {
+        if self.is_listed(host, port) {
             return Ok(&self.open);
         }
         // An address needs no resolving, and so does not meet the resolver.
@@ -148,6 +156,52 @@ impl Guard {
     }
 }
 
+#[cfg(feature = "connections")]
+impl Guard {
+    /// The client that may send a secret to an address: in the clear only where the operator
+    /// listed it.
+    pub(crate) fn client_for_secret(&self, url: &Url) -> Result<&Client, Refused> {
+        let client = self.client(url)?;
+        let (host, port) = (url.host_str().unwrap_or_default(), url.port_or_known_default());
+        if url.scheme() != "https" && !self.is_listed(host, port.unwrap_or_default()) {
+            return Err(Refused::Plain(shown(host)));
+        }
+        Ok(client)
+    }
+}
+
+#[cfg(any(feature = "connections", feature = "browser"))]
+impl Guard {
+    /// Where a host may be connected to, for what is no request of a client.
+    pub(crate) async fn addresses(
+        &self,
+        host: &str,
+        port: u16,
+    ) -> Result<Vec<SocketAddr>, Refused> {
+        let host = host.to_lowercase();
+        let found = match host.parse::<IpAddr>() {
+            Ok(address) => vec![address],
+            Err(_) => self.lookup.lookup(host.clone()).await.unwrap_or_default(),
+        };
+        if found.is_empty() {
+            return Err(Refused::Nowhere(shown(&host)));
+        }
+        // An IPv6 address is listed as an address of the web has it.
+        let listed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) {
+            return Err(Refused::Private(shown(&host)));
+        }
+        Ok(found.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+}
+
+impl Guard {
+    /// Whether the operator lets a host through wherever it leads.
+    pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
+        self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}"))
+    }
+}
+
 impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard").field("allow", &self.allow).finish_non_exhaustive()
@@ -155,7 +209,7 @@ impl fmt::Debug for Guard {
 }
 
 /// That an error of a client is a refusal, if it is one.
-pub(super) fn refusal(error: &reqwest::Error) -> Option<Refused> {
+pub(crate) fn refusal(error: &reqwest::Error) -> Option<Refused> {
     let mut source = error.source();
     while let Some(error) = source {
         if let Some(refused) = error.downcast_ref::<Refused>() {

@@ -13,7 +13,7 @@ mod body;
 #[cfg(test)]
 pub(crate) mod fake;
 mod fetch;
-mod guard;
+pub(crate) mod guard;
 mod html;
 mod markdown;
 mod search;
@@ -65,7 +65,7 @@ impl Registry {
 }
 
 /// What a failed request of a client may tell the model: never its address, which may hold a key.
-fn why(error: &reqwest::Error) -> &'static str {
+pub(crate) fn why(error: &reqwest::Error) -> &'static str {
     if error.is_timeout() {
         "it took too long"
     } else if error.is_connect() {

@@ -11,6 +11,7 @@ mod budgets;
 mod catalogue;
 mod commands;
 mod compacting;
+mod connected;
 mod failing;
 mod gated;
 mod holding;

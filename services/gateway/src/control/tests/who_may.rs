@@ -11,8 +11,11 @@ operations_server::Operations as _,
 budgets_server::Budgets as _,
 credentials_server::Credentials as _,
 models_server::Models as _,
-    providers_server::Providers as _, routing_server::Routing as _, sessions_server::Sessions as _,
-    tenants_server::Tenants as _,
+providers_server::Providers as _,
+routing_server::Routing as _,
+sessions_server::Sessions as _,
+tenants_server::Tenants as _,
+connections_server::Connections as _,
 };
 use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
 use tonic::{Code, Request};
@@ -30,6 +33,7 @@ tenants::Tenants,
 budgets::Budgets,
 credentials::Credentials,
 models::Models,
+connections::Connections,
     },
     operations, sessions,
 };
@@ -71,6 +75,8 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
         Read: Budgets(state()) => list_budgets(ListBudgetsRequest), get_usage(GetUsageRequest);
         Admin: Budgets(state()) => set_budget(SetBudgetRequest),
             unset_budget(UnsetBudgetRequest);
+        Admin: Connections(state()) => list_connections(ListConnectionsRequest),
+            put_connection(PutConnectionRequest), delete_connection(DeleteConnectionRequest);
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),

@@ -210,6 +210,13 @@ fn agents() -> Vec<Try> {
         ("McpServers/DeleteMcpServer", Is::Found, |of| {
             bytes(pb::DeleteMcpServerRequest { name: of.mcp_server.clone() })
         }),
+        ("Connections/ListConnections", Is::Shown, |_| bytes(pb::ListConnectionsRequest {})),
+        ("Connections/PutConnection", Is::Made, |of| bytes(connection(of, ""))),
+        ("Connections/PutConnection", Is::Found, |of| bytes(connection(of, &of.agent))),
+        ("Connections/PutConnection", Is::Found, |of| bytes(connection(of, &of.agent_name))),
+        ("Connections/DeleteConnection", Is::Found, |of| {
+            bytes(pb::DeleteConnectionRequest { name: of.connection.clone() })
+        }),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -305,6 +312,13 @@ pub fn mcp_server(of: &Things, agent: Option<&str>) -> pb::PutMcpServerRequest {
     };
     let secrets = [("Authorization".into(), "Bearer s3cret".into())].into();
     pb::PutMcpServerRequest { server: Some(server), secrets, keep_secrets: false }
+}
+
+/// Notion, for one agent or for all.
+pub fn connection(of: &Things, agent: &str) -> pb::PutConnectionRequest {
+    let (name, kind) = (of.connection.clone(), "notion".into());
+    let connection = pb::Connection { name, kind, agent: agent.into(), ..Default::default() };
+    pb::PutConnectionRequest { connection: Some(connection), secret: "ntn_1".into() }
 }
 
 /// The account as Anna has it, by this id.

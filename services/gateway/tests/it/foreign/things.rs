@@ -8,7 +8,10 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-    table::{SECRETS, account, alias, binding, credential, identity, mcp_server, model, rules},
+    table::{
+        SECRETS, account, alias, binding, connection, credential, identity, mcp_server, model,
+        rules,
+    },
 };
 use crate::{
     arrivals::accept,
@@ -25,6 +28,7 @@ pub struct Things {
     pub credential: String,
     pub alias: String,
     pub mcp_server: String,
+    pub connection: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -53,6 +57,7 @@ impl Things {
             credential: name("second"),
             alias: name("quick"),
             mcp_server: format!("{owner}_tools"),
+            connection: name("notes"),
             key_name: name("key"),
             account_name: name("bot"),
             peer: name("peer"),
@@ -110,6 +115,9 @@ impl Things {
         let _: pb::SetBudgetResponse = ask(world, who, "Budgets/SetBudget", set).await?;
         let put = mcp_server(self, None);
         let _: pb::PutMcpServerResponse = ask(world, who, "McpServers/PutMcpServer", put).await?;
+        let put = connection(self, &self.agent);
+        let _: pb::PutConnectionResponse =
+            ask(world, who, "Connections/PutConnection", put).await?;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;

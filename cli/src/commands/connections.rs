@@ -1,0 +1,124 @@
+//! `holdfast connections`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    Connection, DeleteConnectionRequest, ListConnectionsRequest, PutConnectionRequest,
+};
+use serde_json::{Map, Value, json};
+
+use super::{given, view::time};
+use crate::{client::Client, error::Error, screen::Screen};
+
+/// What a connection may lead to.
+const KINDS: [&str; 3] = ["caldav", "smtp", "notion"];
+
+const COLUMNS: [&str; 6] = ["name", "kind", "agent", "used_by", "has_secret", "settings"];
+
+#[derive(Debug, Subcommand)]
+pub enum Connections {
+    /// List connections
+    List,
+    /// Set a connection up, or replace what one of that name is
+    Add {
+        /// Its name, as `anna-calendar`
+        name: String,
+        /// What it leads to
+        #[arg(value_parser = KINDS)]
+        kind: String,
+        /// A setting, as `url=https://dav.example.com/anna/home/`; may be repeated
+        #[arg(long = "set", value_name = "NAME=VALUE")]
+        set: Vec<String>,
+        /// The password or token: `@file`, `-` for stdin, or the secret itself; without it the
+        /// stored one stays
+        #[arg(long, env = "HOLDFAST_CONNECTION_SECRET", hide_env_values = true)]
+        secret: Option<String>,
+        /// The agent that uses it [default: every agent]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// In whose conversations: `owner`, `everyone`, or a person as `telegram:42`
+        #[arg(long = "for", default_value = "owner")]
+        used_by: String,
+    },
+    /// Delete a connection and its secret
+    Remove {
+        /// Its name
+        name: String,
+    },
+}
+
+impl Connections {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListConnectionsRequest {});
+                let listed = client.answer(client.connections().list_connections(request).await)?;
+                screen.list(&COLUMNS, listed.connections.iter().map(view).collect())
+            }
+            Self::Add { name, kind, set, secret, agent, used_by } => {
+                let settings = settings(&set)?.to_string();
+                let secret = secret.as_deref().map(given::secret).transpose()?.unwrap_or_default();
+                let connection =
+                    Connection { name, kind, agent, used_by, settings, ..Default::default() };
+                let request = PutConnectionRequest { connection: Some(connection), secret };
+                let put = client.connections().put_connection(client.request(request)).await;
+                let put = client.answer(put)?.connection.unwrap_or_default();
+                screen.one(&COLUMNS, &view(&put))
+            }
+            Self::Remove { name } => {
+                let request = client.request(DeleteConnectionRequest { name: name.clone() });
+                client.answer(client.connections().delete_connection(request).await)?;
+                screen.done("removed", &json!({"removed": name}))
+            }
+        }
+    }
+}
+
+/// Settings as an object: a number is one, `to` is a list, all else are texts.
+fn settings(given: &[String]) -> Result<Value, Error> {
+    let mut settings = Map::new();
+    for pair in given {
+        let Some((name, value)) = pair.split_once('=') else {
+            return Err(Error::Usage(format!("`{pair}` is no setting: write NAME=VALUE")));
+        };
+        let value = match name {
+            "port" => value.parse::<u16>().map(Value::from).map_err(|_| {
+                Error::Usage(format!("`{value}` is no port: write a number up to 65535"))
+            })?,
+            "to" => value.split(',').map(str::trim).collect(),
+            _ => Value::from(value),
+        };
+        settings.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(settings))
+}
+
+fn view(connection: &Connection) -> Value {
+    let settings: Value = serde_json::from_str(&connection.settings).unwrap_or_default();
+    json!({
+        "name": connection.name,
+        "kind": connection.kind,
+        "agent": connection.agent,
+        "used_by": connection.used_by,
+        "has_secret": connection.has_secret,
+        "settings": settings,
+        "updated_at": time(connection.updated_at.as_ref()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_what_their_service_takes() {
+        let given = ["url=https://h/?a=b", "port=465", "to=@a.test, b@c.test"];
+
+        let settings = settings(&given.map(str::to_owned)).unwrap();
+
+        let url = "https://h/?a=b";
+        assert_eq!(settings, json!({"url": url, "port": 465, "to": ["@a.test", "b@c.test"]}));
+        for wrong in ["url", "port=x", "port=70000"] {
+            assert!(super::settings(&[wrong.to_owned()]).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! One browser, with a window of its own for each conversation.
+//!
+//! A window is a browser context: no cookie, cache or storage of another is in
+//! it, and nothing of it is left when it is closed. It is closed when nothing
+//! was done in it for a while; a conversation that another process goes on with
+//! begins with an empty one there.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Weak},
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use tokio::sync::Mutex;
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::{
+    Config, Error, Page,
+    cdp::Cdp,
+    launch::{Running, connect},
+    page::attach,
+    proxy::{Proxy, Way},
+};
+
+/// A browser that is started, or called, when it is first needed.
+#[derive(Clone)]
+pub struct Browser(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    way: Arc<dyn Way>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    link: Option<Link>,
+    windows: HashMap<Uuid, Window>,
+}
+
+/// The browser as it runs.
+struct Link {
+    cdp: Arc<Cdp>,
+    /// The address by which its pages go out.
+    way_out: String,
+    _proxy: Proxy,
+    _running: Option<Running>,
+}
+
+/// A conversation's window.
+#[derive(Debug, Clone)]
+struct Window {
+    context: String,
+    /// The tab that is looked at.
+    target: String,
+    session: String,
+    used: Instant,
+}
+
+impl Browser {
+    /// The browser that is configured; its pages reach what the way lets through.
+    #[must_use]
+    pub fn new(config: Config, way: Arc<dyn Way>) -> Self {
+        Self(Arc::new(Inner { config, way, state: Mutex::default() }))
+    }
+
+    /// The window of a conversation, made if there is none. `true` if it was.
+    ///
+    /// # Errors
+    ///
+    /// If the browser is away, or all its windows are in use.
+    pub async fn page(&self, who: Uuid) -> Result<(Page, bool), Error> {
+        let mut state = self.0.state.lock().await;
+        let (cdp, way_out) = self.link(&mut state).await?;
+        if let Some(window) = state.windows.get(&who).cloned() {
+            if let Some(window) = revive(&cdp, window).await? {
+                let page = page_of(&cdp, &window);
+                state.windows.insert(who, window);
+                return Ok((page, false));
+            }
+            state.windows.remove(&who);
+        }
+        close_idle(&cdp, &mut state.windows, self.0.config.idle).await;
+        if state.windows.len() >= self.0.config.most {
+            return Err(Error::Full(self.0.config.most));
+        }
+        let window = open(&cdp, &way_out).await?;
+        let page = page_of(&cdp, &window);
+        state.windows.insert(who, window);
+        Ok((page, true))
+    }
+
+    /// Looks at another tab from now on.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such tab, or no window.
+    pub async fn look_at(&self, who: Uuid, target: &str) -> Result<Page, Error> {
+        let mut state = self.0.state.lock().await;
+        let (cdp, _) = self.link(&mut state).await?;
+        let missing = || Error::Refused("there is no such tab".to_owned());
+        let window = state.windows.get_mut(&who).ok_or_else(missing)?;
+        let page = page_of(&cdp, window);
+        if !page.tabs().await?.iter().any(|tab| tab.id == target) {
+            return Err(missing());
+        }
+        let session = attach(&cdp, target).await?;
+        (window.target, window.session) = (target.to_owned(), session);
+        Ok(page_of(&cdp, window))
+    }
+
+    /// Closes a conversation's window, if it has one.
+    pub async fn close(&self, who: Uuid) {
+        let mut state = self.0.state.lock().await;
+        let window = state.windows.remove(&who);
+        if let (Some(window), Some(link)) = (window, &state.link) {
+            dispose(&link.cdp, &window).await;
+        }
+    }
+
+    /// How many windows there are.
+    pub async fn windows(&self) -> usize {
+        self.0.state.lock().await.windows.len()
+    }
+
+    /// The browser, started or called anew if it is gone.
+    async fn link(&self, state: &mut State) -> Result<(Arc<Cdp>, String), Error> {
+        if let Some(link) = state.link.as_ref().filter(|link| !link.cdp.is_over()) {
+            return Ok((Arc::clone(&link.cdp), link.way_out.clone()));
+        }
+        *state = State::default();
+        let config = &self.0.config;
+        let proxy = Proxy::start(config.listen, Arc::clone(&self.0.way)).await;
+        let proxy = proxy.map_err(|error| {
+            Error::Away(format!("its way out cannot listen on {}: {error}", config.listen))
+        })?;
+        let way_out = match config.proxy.as_str() {
+            "" => format!("http://{}", proxy.address()),
+            given => given.to_owned(),
+        };
+        let (cdp, running) = connect(config, &way_out).await?;
+        let cdp = Arc::new(cdp);
+        let link = Link {
+            cdp: Arc::clone(&cdp),
+            way_out: way_out.clone(),
+            _proxy: proxy,
+            _running: running,
+        };
+        state.link = Some(link);
+        tokio::spawn(tidy(Arc::downgrade(&self.0), Arc::downgrade(&cdp)));
+        Ok((cdp, way_out))
+    }
+}
+
+impl fmt::Debug for Browser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Browser").field("config", &self.0.config).finish_non_exhaustive()
+    }
+}
+
+fn page_of(cdp: &Arc<Cdp>, window: &Window) -> Page {
+    let (context, target) = (window.context.clone(), window.target.clone());
+    Page::new(Arc::clone(cdp), context, target, window.session.clone())
+}
+
+async fn open(cdp: &Cdp, way_out: &str) -> Result<Window, Error> {
+    let params = json!({
+        "disposeOnDetach": true,
+        "proxyServer": way_out,
+        // Loopback is left out of a proxy's reach unless it is said otherwise.
+        "proxyBypassList": "<-loopback>",
+    });
+    let made = cdp.call(None, "Target.createBrowserContext", params).await?;
+    let context = made["browserContextId"].as_str().unwrap_or_default().to_owned();
+    let no_files = json!({ "behavior": "deny", "browserContextId": context });
+    cdp.call(None, "Browser.setDownloadBehavior", no_files).await?;
+    let (target, session) = new_tab(cdp, &context).await?;
+    Ok(Window { context, target, session, used: Instant::now() })
+}
+
+async fn new_tab(cdp: &Cdp, context: &str) -> Result<(String, String), Error> {
+    let blank = json!({ "url": "about:blank", "browserContextId": context });
+    let made = cdp.call(None, "Target.createTarget", blank).await?;
+    let target = made["targetId"].as_str().unwrap_or_default().to_owned();
+    let session = attach(cdp, &target).await?;
+    Ok((target, session))
+}
+
+/// The window as it is now: a tab that was closed is replaced. `None` if the window is gone.
+async fn revive(cdp: &Arc<Cdp>, mut window: Window) -> Result<Option<Window>, Error> {
+    window.used = Instant::now();
+    let tabs = page_of(cdp, &window).tabs().await?;
+    if tabs.iter().any(|tab| tab.is_current) {
+        return Ok(Some(window));
+    }
+    let opened = match tabs.last() {
+        Some(tab) => attach(cdp, &tab.id).await.map(|session| (tab.id.clone(), session)),
+        None => new_tab(cdp, &window.context).await,
+    };
+    match opened {
+        Ok((target, session)) => Ok(Some(Window { target, session, ..window })),
+        Err(Error::Refused(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn dispose(cdp: &Cdp, window: &Window) {
+    let params = json!({ "browserContextId": window.context });
+    if let Err(error) = cdp.call(None, "Target.disposeBrowserContext", params).await {
+        debug!(error = &error as &dyn std::error::Error, "a window was not closed");
+    }
+}
+
+async fn close_idle(cdp: &Cdp, windows: &mut HashMap<Uuid, Window>, idle: Duration) {
+    let late: Vec<Uuid> = windows
+        .iter()
+        .filter(|(_, window)| window.used.elapsed() >= idle)
+        .map(|(who, _)| *who)
+        .collect();
+    for who in late {
+        if let Some(window) = windows.remove(&who) {
+            dispose(cdp, &window).await;
+        }
+    }
+}
+
+/// Closes windows in which nothing is done, for as long as the browser is the same.
+async fn tidy(inner: Weak<Inner>, cdp: Weak<Cdp>) {
+    loop {
+        let Some(idle) = inner.upgrade().map(|inner| inner.config.idle) else { return };
+        tokio::time::sleep((idle / 2).max(Duration::from_millis(100))).await;
+        let (Some(inner), Some(cdp)) = (inner.upgrade(), cdp.upgrade()) else { return };
+        let mut state = inner.state.lock().await;
+        close_idle(&cdp, &mut state.windows, idle).await;
+        if state.windows.is_empty() && inner.config.url.is_none() {
+            // A browser that nobody uses costs memory; the next one who needs it starts it.
+            state.link = None;
+            return;
+        }
+    }
+}

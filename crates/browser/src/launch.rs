@@ -1,0 +1,165 @@
+//! Starting Chromium, or finding one that runs elsewhere.
+
+use std::{net::SocketAddr, path::Path, process::Stdio, time::Duration};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    net::TcpStream,
+    process::{Child, Command},
+    time::timeout,
+};
+use tokio_tungstenite::client_async;
+
+use crate::{Config, Error, cdp::Cdp};
+
+/// How long it may take to start or to answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The most that is read of its answer about itself.
+const MOST_READ: u64 = 64 * 1024;
+
+/// What it is started with. Nothing that calls home, nothing that goes round the proxy.
+const ARGS: [&str; 18] = [
+    "--headless=new",
+    "--remote-debugging-port=0",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-dev-shm-usage",
+    "--disable-domain-reliability",
+    "--disable-extensions",
+    "--disable-features=BackForwardCache,MediaRouter,OptimizationHints,Translate",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "--password-store=basic",
+    "--proxy-bypass-list=<-loopback>",
+];
+
+/// A browser that runs here, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Running {
+    _child: Child,
+    _home: TempDir,
+}
+
+/// A connection to the browser that is configured.
+pub(crate) async fn connect(config: &Config, proxy: &str) -> Result<(Cdp, Option<Running>), Error> {
+    let connecting = async {
+        match (&config.url, &config.path) {
+            (Some(url), _) => Ok((elsewhere(url).await?, None)),
+            (None, Some(path)) => {
+                let (cdp, running) = start(path, &config.args, proxy).await?;
+                Ok((cdp, Some(running)))
+            }
+            (None, None) => Err(Error::Away("none is configured".to_owned())),
+        }
+    };
+    let late = || Error::Away(format!("no answer came within {} s", PATIENCE.as_secs()));
+    timeout(PATIENCE, connecting).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn start(path: &Path, args: &[String], proxy: &str) -> Result<(Cdp, Running), Error> {
+    let away = |what: &str| {
+        let what = what.to_owned();
+        move |error: std::io::Error| Error::Away(format!("{what}: {error}"))
+    };
+    let home = tempfile::Builder::new().prefix("holdfast-browser-").tempdir();
+    let home = home.map_err(away("no folder for its profile can be made"))?;
+    // Its variables are its own: ours hold secrets.
+    let mut child = Command::new(path)
+        .args(ARGS)
+        .arg(format!("--proxy-server={proxy}"))
+        .arg(format!("--user-data-dir={}", home.path().display()))
+        .args(args)
+        .arg("about:blank")
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(away(&format!("`{}` does not start", path.display())))?;
+    let stderr = child.stderr.take().ok_or_else(|| Error::Away("it says nothing".to_owned()))?;
+    let mut lines = BufReader::new(stderr).lines();
+    let mut last = String::new();
+    let url = loop {
+        match lines.next_line().await {
+            Ok(Some(line)) => match line.strip_prefix("DevTools listening on ") {
+                Some(url) => break url.trim().to_owned(),
+                None => last = line.chars().take(200).collect(),
+            },
+            Ok(None) | Err(_) => {
+                return Err(Error::Away(format!("it ended at once; its last words: {last}")));
+            }
+        }
+    };
+    // What is not read would hold it up.
+    tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+    Ok((elsewhere(&url).await?, Running { _child: child, _home: home }))
+}
+
+/// One that runs already, by `http://host:port` or the `ws://…` address of its own.
+async fn elsewhere(url: &str) -> Result<Cdp, Error> {
+    let wrong = || Error::Away(format!("`{url}` is no address of a browser"));
+    let (is_socket, rest) = match (url.strip_prefix("http://"), url.strip_prefix("ws://")) {
+        (Some(rest), _) => (false, rest),
+        (None, Some(rest)) => (true, rest),
+        (None, None) => return Err(wrong()),
+    };
+    let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let host = if host.contains(':') { host.to_owned() } else { format!("{host}:9222") };
+    let mut found = tokio::net::lookup_host(&host)
+        .await
+        .map_err(|error| Error::Away(format!("`{host}` is not found: {error}")))?;
+    let address = found.next().ok_or_else(wrong)?;
+    let path = if is_socket { path.to_owned() } else { own_path(address).await? };
+    let stream = open(address).await?;
+    // It takes calls for `localhost` and for addresses only, lest a page calls it by a name.
+    let request = format!("ws://localhost:{}/{path}", address.port());
+    let (socket, _) = client_async(request, stream)
+        .await
+        .map_err(|error| Error::Away(format!("it takes no calls: {error}")))?;
+    Ok(Cdp::over(socket))
+}
+
+async fn open(address: SocketAddr) -> Result<TcpStream, Error> {
+    TcpStream::connect(address)
+        .await
+        .map_err(|error| Error::Away(format!("{address} is not reached: {error}")))
+}
+
+/// The path of the browser's own socket.
+async fn own_path(address: SocketAddr) -> Result<String, Error> {
+    let broken = |error: std::io::Error| Error::Away(format!("{address} does not answer: {error}"));
+    let mut stream = open(address).await?;
+    let ask = "GET /json/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    stream.write_all(ask.as_bytes()).await.map_err(broken)?;
+    let mut answer = Vec::new();
+    // It keeps the connection open, whatever it is asked: the answer ends with the object.
+    let mut stream = stream.take(MOST_READ);
+    loop {
+        let read = stream.read_buf(&mut answer).await.map_err(broken)?;
+        let text = String::from_utf8_lossy(&answer);
+        let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+        if let Ok(said) = serde_json::from_str::<Value>(body) {
+            let url = said["webSocketDebuggerUrl"].as_str().unwrap_or_default();
+            let path = url.splitn(4, '/').nth(3).unwrap_or_default();
+            if path.is_empty() {
+                return Err(Error::Away(format!("{address} is no browser")));
+            }
+            return Ok(path.to_owned());
+        }
+        if read == 0 {
+            return Err(Error::Away(format!("{address} is no browser")));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! The way out of a browser's pages: an HTTP proxy that lets through what may be reached.
+//!
+//! Chromium sends all of a context's connections here: pages, redirects, frames, scripts,
+//! workers, web sockets. A name is resolved here and nowhere else, and the connection goes to the
+//! address that was judged, so that a name cannot mean one thing when it is asked about and
+//! another when it is used.
+//!
+//! A request in the clear is read whole before it is passed on, one for each connection: what
+//! follows it on the same connection could be for another host.
+
+use std::{
+    fmt,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _, copy, copy_bidirectional},
+    net::{TcpListener, TcpStream},
+    time::timeout,
+};
+use tracing::debug;
+
+/// The longest head of a request, in bytes.
+const LONGEST_HEAD: usize = 64 * 1024;
+
+/// The most connections that are open at once.
+const MOST: usize = 512;
+
+/// How long a head may take to come, and a connection to be made.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Where a host may be connected to, or why it may not.
+pub type Judged = Pin<Box<dyn Future<Output = Result<Vec<SocketAddr>, String>> + Send>>;
+
+/// Says what a page may reach.
+pub trait Way: Send + Sync + 'static {
+    /// Where this host may be connected to on this port.
+    fn judge(&self, host: String, port: u16) -> Judged;
+}
+
+/// Serves until it is dropped.
+pub(crate) struct Proxy {
+    task: tokio::task::JoinHandle<()>,
+    address: SocketAddr,
+}
+
+impl Proxy {
+    /// Listens, and lets through what the way says.
+    pub(crate) async fn start(listen: SocketAddr, way: Arc<dyn Way>) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(listen).await?;
+        let address = listener.local_addr()?;
+        let open = Arc::new(AtomicUsize::new(0));
+        let task = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else {
+                    // Out of descriptors, say: others end.
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
+                };
+                if open.fetch_add(1, Ordering::SeqCst) >= MOST {
+                    open.fetch_sub(1, Ordering::SeqCst);
+                    continue;
+                }
+                let (way, open) = (Arc::clone(&way), Arc::clone(&open));
+                tokio::spawn(async move {
+                    // Connections end in many ways, none of which anybody can do anything about.
+                    if let Err(error) = serve(stream, &*way).await {
+                        debug!(%error, "a page's connection ended");
+                    }
+                    open.fetch_sub(1, Ordering::SeqCst);
+                });
+            }
+        });
+        Ok(Self { task, address })
+    }
+
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// What a page asks for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    /// A connection through which it speaks itself.
+    Tunnel { host: String, port: u16 },
+    /// A request in the clear: its head as the server is to have it, and its body's length.
+    Request { host: String, port: u16, head: String, body: u64 },
+}
+
+async fn serve(mut page: TcpStream, way: &dyn Way) -> std::io::Result<()> {
+    let Ok(head) = timeout(PATIENCE, head(&mut page)).await else { return Ok(()) };
+    let Some((head, rest)) = head? else { return Ok(()) };
+    let asked = match understand(&head) {
+        Ok(asked) => asked,
+        Err(why) => return refuse(&mut page, "400 Bad Request", why).await,
+    };
+    let (host, port) = match &asked {
+        Asked::Tunnel { host, port } | Asked::Request { host, port, .. } => (host.clone(), *port),
+    };
+    let addresses = match way.judge(host, port).await {
+        Ok(addresses) => addresses,
+        Err(why) => return refuse(&mut page, "403 Forbidden", &why).await,
+    };
+    let connected = timeout(PATIENCE, TcpStream::connect(addresses.as_slice())).await;
+    let Ok(Ok(mut server)) = connected else {
+        return refuse(&mut page, "502 Bad Gateway", "no connection could be made").await;
+    };
+    match asked {
+        Asked::Tunnel { .. } => {
+            page.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await?;
+            server.write_all(&rest).await?;
+            copy_bidirectional(&mut page, &mut server).await?;
+        }
+        Asked::Request { head, body, .. } => {
+            server.write_all(head.as_bytes()).await?;
+            let (mut from_page, mut to_page) = page.split();
+            let (mut from_server, mut to_server) = server.split();
+            let here = usize::try_from(body).unwrap_or(usize::MAX).min(rest.len());
+            to_server.write_all(&rest[..here]).await?;
+            let here = u64::try_from(here).unwrap_or(body);
+            let mut left = (&mut from_page).take(body - here);
+            let sending = copy(&mut left, &mut to_server);
+            let answering = async {
+                copy(&mut from_server, &mut to_page).await?;
+                to_page.shutdown().await
+            };
+            tokio::pin!(sending, answering);
+            tokio::select! {
+                // A server may answer before it has read all.
+                answered = &mut answering => answered?,
+                sent = &mut sending => {
+                    sent?;
+                    answering.await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The head of a request, and what came with it; `None` if none came.
+async fn head(page: &mut TcpStream) -> std::io::Result<Option<(String, Vec<u8>)>> {
+    let mut bytes = Vec::new();
+    loop {
+        if page.read_buf(&mut bytes).await? == 0 || bytes.len() > LONGEST_HEAD {
+            return Ok(None);
+        }
+        if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+            let rest = bytes.split_off(end + 4);
+            return Ok(String::from_utf8(bytes).ok().map(|head| (head, rest)));
+        }
+    }
+}
+
+async fn refuse(page: &mut TcpStream, status: &str, why: &str) -> std::io::Result<()> {
+    let why = why.replace(['\r', '\n'], " ");
+    let answer = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{why}",
+        why.len()
+    );
+    page.write_all(answer.as_bytes()).await?;
+    page.shutdown().await
+}
+
+fn understand(head: &str) -> Result<Asked, &'static str> {
+    const WRONG: &str = "the request is none that a browser makes";
+    let mut lines = head.trim_end().split("\r\n");
+    let first = lines.next().unwrap_or_default();
+    let mut words = first.split(' ');
+    let (Some(method), Some(target), Some(_), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(WRONG);
+    };
+    if method == "CONNECT" {
+        let (host, port) = authority(target, None).ok_or(WRONG)?;
+        return Ok(Asked::Tunnel { host, port });
+    }
+    let rest = target.strip_prefix("http://").ok_or(WRONG)?;
+    let at = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (named, path) = rest.split_at(at);
+    let (host, port) = authority(named, Some(80)).ok_or(WRONG)?;
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    let mut head = format!("{method} {slash}{path} HTTP/1.1\r\n");
+    let mut body = 0;
+    for line in lines {
+        let (name, value) = line.split_once(':').ok_or(WRONG)?;
+        match name.to_ascii_lowercase().as_str() {
+            "connection" | "proxy-connection" | "proxy-authorization" | "keep-alive" => continue,
+            "transfer-encoding" | "upgrade" => return Err(WRONG),
+            "content-length" => body = value.trim().parse().map_err(|_| WRONG)?,
+            _ => {}
+        }
+        head.push_str(line);
+        head.push_str("\r\n");
+    }
+    head.push_str("Connection: close\r\n\r\n");
+    Ok(Asked::Request { host, port, head, body })
+}
+
+/// A host, without the brackets of an IPv6 address, and a port.
+fn authority(text: &str, usual: Option<u16>) -> Option<(String, u16)> {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port.parse().ok()?)),
+        Some(_) | None => (text, usual),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let is_plain = !host.is_empty() && !host.contains(['@', '/', '[', ']']);
+    port.filter(|_| is_plain).map(|port| (host.to_lowercase(), port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_page_asks_for_is_understood() {
+        let tunnel = |host: &str, port| Ok(Asked::Tunnel { host: host.to_owned(), port });
+        assert_eq!(understand("CONNECT a.test:443 HTTP/1.1\r\n\r\n"), tunnel("a.test", 443));
+        assert_eq!(understand("CONNECT [::1]:443 HTTP/1.1\r\n\r\n"), tunnel("::1", 443));
+
+        let asked = understand(
+            "POST http://A.test:8080/p?q HTTP/1.1\r\nHost: a.test:8080\r\nProxy-Connection: \
+             keep-alive\r\nContent-Length: 3\r\n\r\n",
+        );
+        let head = "POST /p?q HTTP/1.1\r\nHost: a.test:8080\r\nContent-Length: 3\r\n\
+                    Connection: close\r\n\r\n";
+        let (host, head) = ("a.test".to_owned(), head.to_owned());
+        assert_eq!(asked, Ok(Asked::Request { host, port: 8080, head, body: 3 }));
+    }
+
+    #[test]
+    fn what_no_browser_asks_is_refused() {
+        for head in [
+            "",
+            "GET / HTTP/1.1",
+            "GET https://a.test/ HTTP/1.1",
+            "GET http://u:p@a.test/ HTTP/1.1",
+            "GET http:///x HTTP/1.1",
+            "CONNECT a.test HTTP/1.1",
+            "CONNECT a.test:99999 HTTP/1.1",
+            "POST http://a.test/ HTTP/1.1\r\nTransfer-Encoding: chunked",
+            "GET http://a.test/ HTTP/1.1\r\nno colon",
+            "GET http://a.test/ x HTTP/1.1",
+        ] {
+            assert!(understand(&format!("{head}\r\n\r\n")).is_err(), "{head}");
+        }
+    }
+}

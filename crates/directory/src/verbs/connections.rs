@@ -1,0 +1,152 @@
+//! Connections: the vault of what agents may present at outside services.
+
+use holdfast_types::{AgentId, TenantId};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::check_room;
+use crate::{
+    Actor, Connection, Directory, Error, NewConnection, Purpose, routing::Wanted, store,
+    tenant::check_name,
+};
+
+const MOST: i64 = 1_000;
+
+impl Directory {
+    /// The tenant's connections, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn connections(&self, tenant: TenantId) -> Result<Vec<Connection>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let connections = store::connections::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(connections)
+    }
+
+    /// The connections that an agent may use, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn connections_of(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Vec<Connection>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let connections = store::connections::of_agent(&mut tx, agent).await?;
+        tx.commit().await?;
+        Ok(connections)
+    }
+
+    /// Sets a connection up, or replaces what one is.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, its agent is not there, the tenant has too many, or it would send a
+    /// stored secret to another place than it was given for.
+    pub async fn put_connection(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewConnection,
+    ) -> Result<Connection, Error> {
+        new.check()?;
+        let mut tx = self.change(tenant).await?;
+        let agent = match &new.agent {
+            None => None,
+            Some(named) => {
+                let missing = || Error::not_found("agent", named);
+                let wanted = Wanted::parse(named).ok_or_else(missing)?;
+                let found = store::agents::find(&mut tx, &wanted).await?;
+                Some(found.ok_or_else(missing)?.id)
+            }
+        };
+        let old = store::connections::get(&mut tx, &new.name).await?;
+        match &old {
+            None => check_room("connections", store::connections::count(&mut tx).await?, MOST)?,
+            Some(old)
+                if old.has_secret
+                    && new.secret.is_none()
+                    && (old.to.kind(), old.to.place()) != (new.to.kind(), new.to.place()) =>
+            {
+                return Err(Error::Invalid(
+                    "the stored secret was given for another place: give the secret again"
+                        .to_owned(),
+                ));
+            }
+            Some(_) => {}
+        }
+        let sealed = match &new.secret {
+            Some(secret) => {
+                let data_key = self.data_key(&mut tx).await?;
+                let purpose = Purpose::ConnectionSecret(&new.name);
+                Some(data_key.seal(purpose, secret.expose_secret().as_bytes())?)
+            }
+            None => None,
+        };
+        let connection = Connection {
+            name: new.name,
+            to: new.to,
+            agent,
+            used_by: new.used_by,
+            has_secret: sealed.is_some(),
+            updated_at: Timestamp::UNIX_EPOCH,
+        };
+        let put = store::connections::put(&mut tx, &connection, sealed.as_deref()).await?;
+        store::audit::record(&mut tx, actor, "connection.put", &put.name).await?;
+        tx.commit().await?;
+        Ok(put)
+    }
+
+    /// Deletes a connection and its secret.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name.
+    pub async fn delete_connection(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name: &str,
+    ) -> Result<(), Error> {
+        check_name("connection", name)?;
+        let mut tx = self.change(tenant).await?;
+        if !store::connections::delete(&mut tx, name).await? {
+            return Err(Error::not_found("connection", name));
+        }
+        store::audit::record(&mut tx, actor, "connection.delete", name).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// What is to be presented where a connection leads, and what it leads to by now; without a
+    /// secret if none is stored.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name, or its secret cannot be unsealed.
+    pub async fn open_connection(
+        &self,
+        tenant: TenantId,
+        name: &str,
+    ) -> Result<(Connection, Option<SecretString>), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = store::connections::get(&mut tx, name).await?;
+        let connection = found.ok_or_else(|| Error::not_found("connection", name))?;
+        let secret = match store::connections::secret(&mut tx, name).await? {
+            Some(sealed) => {
+                let data_key = self.data_key(&mut tx).await?;
+                let secret = data_key.open(Purpose::ConnectionSecret(name), &sealed)?;
+                let secret = String::from_utf8(secret)
+                    .map_err(|_| Error::Sealed("a connection's secret"))?;
+                Some(SecretString::from(secret))
+            }
+            None => None,
+        };
+        tx.commit().await?;
+        Ok((connection, secret))
+    }
+}

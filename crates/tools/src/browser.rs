@@ -1,0 +1,291 @@
+//! The `browser` tool: pages that need more than reading.
+//!
+//! Each conversation has a window of its own, which is empty when it begins and
+//! is closed when nothing was done in it for a while. What a page shows was
+//! written by strangers, and is marked as that. What it may reach is what
+//! `web_fetch` may: every connection is judged by the same
+//! [guard](crate::web::guard), in a proxy of [`holdfast_browser`].
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use holdfast_browser::{Browser as Windows, Config, Error, Judged, Page, Pointer, Tab, Way};
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::{
+    Call, Output, Part, Registry, Tool, ToolError, untrusted,
+    web::{
+        Web,
+        guard::{Guard, Lookup, System},
+    },
+};
+
+/// How much of a page the model is shown, in characters.
+const MOST_TEXT: usize = 30_000;
+
+/// How long a text is waited for, at most.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Drive a web browser: go to pages, read them, click, fill in forms. For reading alone,
+/// `web_fetch` is quicker.
+///
+/// Begin with `navigate`. A snapshot lists what is on the page; its refs, as `e12`, say which
+/// element is meant.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BrowserInput {
+    action: Action,
+    /// Where to go, for `navigate`.
+    #[serde(default)]
+    url: Option<String>,
+    /// The element.
+    #[serde(default, rename = "ref")]
+    element: Option<String>,
+    /// The element that it is dragged to, or the tab for `tab` and `close_tab`.
+    #[serde(default)]
+    to: Option<String>,
+    /// What to `type`, `fill` in, or `wait` for.
+    #[serde(default)]
+    text: Option<String>,
+    /// What to `press`, as `Enter` or `Control+a`.
+    #[serde(default)]
+    key: Option<String>,
+    /// What to choose, for `selectOption`.
+    #[serde(default)]
+    values: Vec<String>,
+    /// JavaScript, for `evaluate`.
+    #[serde(default)]
+    expression: Option<String>,
+    /// Pixels to `scroll` down; 600 if it is not said.
+    #[serde(default)]
+    by: Option<i32>,
+    /// Seconds to `wait`, at most 30.
+    #[serde(default)]
+    seconds: Option<u64>,
+    /// The whole page, for `screenshot`.
+    #[serde(default)]
+    whole: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+#[schemars(inline)]
+enum Action {
+    Navigate,
+    Snapshot,
+    Click,
+    DoubleClick,
+    Type,
+    Press,
+    Drag,
+    Hover,
+    Fill,
+    SelectOption,
+    Check,
+    Uncheck,
+    Focus,
+    Blur,
+    Wait,
+    Scroll,
+    Screenshot,
+    Evaluate,
+    Tabs,
+    Tab,
+    #[serde(alias = "close_tab")]
+    CloseTab,
+    Close,
+}
+
+/// Drives a browser.
+#[derive(Debug)]
+pub struct Browser {
+    windows: Windows,
+    guard: Guard,
+}
+
+/// The way out of its pages.
+struct Guarded(Guard);
+
+impl Way for Guarded {
+    fn judge(&self, host: String, port: u16) -> Judged {
+        let guard = self.0.clone();
+        Box::pin(async move {
+            guard.addresses(&host, port).await.map_err(|refused| refused.to_string())
+        })
+    }
+}
+
+impl Browser {
+    /// The browser that is configured, for pages that may be fetched.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn new(config: Config, web: &Web) -> anyhow::Result<Self> {
+        Self::with(config, web, Arc::new(System))
+    }
+
+    fn with(config: Config, web: &Web, lookup: Arc<dyn Lookup>) -> anyhow::Result<Self> {
+        let guard = Guard::new(web.allow.clone(), lookup)?;
+        let windows = Windows::new(config, Arc::new(Guarded(guard.clone())));
+        Ok(Self { windows, guard })
+    }
+
+    async fn act(&self, call: &Call, input: &BrowserInput) -> Result<Output, Error> {
+        let who = call.session.as_uuid();
+        if input.action == Action::Close {
+            self.windows.close(who).await;
+            return Ok("The window was closed.".into());
+        }
+        // What cannot be right is told before a window is opened for it.
+        let url = match input.action {
+            Action::Navigate => Some(self.address(needed("url", input.url.as_deref())?)?),
+            _ => None,
+        };
+        let (page, is_new) = self.windows.page(who).await?;
+        if is_new && url.is_none() {
+            return Err(Error::Refused(
+                "the window is empty, as it is at first and after a while without use: \
+                 `navigate` first"
+                    .to_owned(),
+            ));
+        }
+        match input.action {
+            Action::Screenshot => return screenshot(&page, input).await,
+            Action::Tabs => return told(call, &page, &listed(&page.tabs().await?)).await,
+            Action::Evaluate => {
+                let expression = needed("expression", input.expression.as_deref())?;
+                let value = page.evaluate(expression).await?;
+                return told(call, &page, &value.to_string()).await;
+            }
+            Action::Tab => {
+                let page = self.windows.look_at(who, needed("to", input.to.as_deref())?).await?;
+                return seen(call, &page).await;
+            }
+            Action::CloseTab => page.close_tab(needed("to", input.to.as_deref())?).await?,
+            _ => self::act(&page, input, url.as_deref()).await?,
+        }
+        let (page, _) = self.windows.page(who).await?;
+        seen(call, &page).await
+    }
+
+    /// An address that may be gone to. Where its name leads is judged on the way.
+    fn address(&self, said: &str) -> Result<String, Error> {
+        let refused = |refused: crate::web::guard::Refused| Error::Refused(refused.to_string());
+        let url = Guard::parse(said).map_err(refused)?;
+        self.guard.client(&url).map_err(refused)?;
+        Ok(url.to_string())
+    }
+}
+
+async fn act(page: &Page, input: &BrowserInput, url: Option<&str>) -> Result<(), Error> {
+    let element = || needed("ref", input.element.as_deref());
+    let some_element = input.element.as_deref().filter(|element| !element.is_empty());
+    let text = || input.text.as_deref().ok_or_else(|| missing("text"));
+    match input.action {
+        Action::Navigate => page.navigate(url.unwrap_or("about:blank")).await,
+        Action::Click => page.point(element()?, Pointer::Click).await,
+        Action::DoubleClick => page.point(element()?, Pointer::DoubleClick).await,
+        Action::Hover => page.point(element()?, Pointer::Hover).await,
+        Action::Drag => page.drag(element()?, needed("to", input.to.as_deref())?).await,
+        Action::Type => page.write(some_element, text()?).await,
+        Action::Press => page.press(some_element, needed("key", input.key.as_deref())?).await,
+        Action::Fill => page.fill(element()?, text()?).await,
+        Action::SelectOption if input.values.is_empty() => Err(missing("values")),
+        Action::SelectOption => page.select(element()?, &input.values).await,
+        Action::Check => page.set_checked(element()?, true).await,
+        Action::Uncheck => page.set_checked(element()?, false).await,
+        Action::Focus => page.focus(element()?).await,
+        Action::Blur => page.blur(element()?).await,
+        Action::Scroll => page.scroll(some_element, (0, input.by.unwrap_or(600))).await,
+        Action::Wait => {
+            let limit = Duration::from_secs(input.seconds.unwrap_or(10)).min(LONGEST_WAIT);
+            page.wait(input.text.as_deref().filter(|text| !text.is_empty()), limit).await
+        }
+        Action::Snapshot
+        | Action::Screenshot
+        | Action::Evaluate
+        | Action::Tabs
+        | Action::Tab
+        | Action::CloseTab
+        | Action::Close => Ok(()),
+    }
+}
+
+/// What is on the page now.
+async fn seen(call: &Call, page: &Page) -> Result<Output, Error> {
+    let (url, title) = page.place().await?;
+    let mut text = format!("Title: {title}\nAddress: {url}\n\n{}", page.snapshot().await?);
+    let tabs = page.tabs().await?;
+    if tabs.len() > 1 {
+        // Writing to a `String` cannot fail.
+        let _ = write!(text, "\nTabs:\n{}", listed(&tabs));
+    }
+    told(call, page, &text).await
+}
+
+/// Something that the page says, marked as that.
+async fn told(call: &Call, page: &Page, text: &str) -> Result<Output, Error> {
+    let (url, _) = page.place().await?;
+    Ok(Output::from(untrusted(&call.key, &url, text, MOST_TEXT)).record(json!({ "url": url })))
+}
+
+async fn screenshot(page: &Page, input: &BrowserInput) -> Result<Output, Error> {
+    let shot = page.screenshot(input.whole).await?;
+    let (url, _) = page.place().await?;
+    let told = format!("A picture of the page was taken, {} bytes.", shot.data.len());
+    let image = Part::Image { media_type: shot.media_type.to_owned(), data: shot.data };
+    Ok(Output::from(told).with(image).record(json!({ "url": url })))
+}
+
+fn listed(tabs: &[Tab]) -> String {
+    tabs.iter().fold(String::new(), |mut text, tab| {
+        let here = if tab.is_current { " (looked at)" } else { "" };
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "- {}: {} {}{here}", tab.id, tab.title, tab.url);
+        text
+    })
+}
+
+fn needed<'a>(field: &str, given: Option<&'a str>) -> Result<&'a str, Error> {
+    given.map(str::trim).filter(|given| !given.is_empty()).ok_or_else(|| missing(field))
+}
+
+fn missing(field: &str) -> Error {
+    Error::Refused(format!("`{field}` is missing"))
+}
+
+impl Tool<Output> for Browser {
+    const NAME: &'static str = "browser";
+    const EFFECT: Effect = Effect::Acts;
+    // A page has its own limits; these are for all that one action waits for.
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(90));
+    type Input = BrowserInput;
+
+    async fn call(&self, call: Call, input: BrowserInput) -> Result<Output, ToolError> {
+        self.act(&call, &input).await.map_err(|error| {
+            // What a page threw was written by its author.
+            let told = crate::untrusted::one_line(&error.to_string());
+            ToolError::Tell(told.chars().take(600).collect())
+        })
+    }
+}
+
+impl Registry {
+    /// The same, with the browser, if one is configured.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn with_browser(self, config: &Config, web: &Web) -> anyhow::Result<Self> {
+        if !config.is_there() {
+            return Ok(self);
+        }
+        Ok(self.with(Browser::new(config.clone(), web)?))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,218 @@
+//! A calendar on a server: what of CalDAV is needed (RFC 4791, RFC 4918).
+
+use std::fmt::Write as _;
+
+use holdfast_types::Caldav;
+use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
+use reqwest::{
+    Method, RequestBuilder, StatusCode, Url,
+    header::{ETAG, IF_MATCH, IF_NONE_MATCH},
+};
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::{
+    http::{Answer, Failed, request, send, told},
+    ics::Ics,
+    when::utc,
+};
+use crate::web::guard::Guard;
+
+const DAV: &str = "DAV:";
+const CALDAV: &str = "urn:ietf:params:xml:ns:caldav";
+
+/// The longest id of an event, in bytes.
+const LONGEST_ID: usize = 200;
+
+/// An event's resource on the server.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Resource {
+    /// The last part of its address.
+    pub(super) id: String,
+    /// Which version of it this is.
+    pub(super) etag: String,
+    pub(super) ics: Ics,
+}
+
+/// What came of a change.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Changed {
+    /// It was made.
+    Done,
+    /// What was to be changed is another by now, or what was to be made is there.
+    Stale,
+    /// There is no such event.
+    Missing,
+}
+
+/// A calendar on a server.
+#[derive(Debug)]
+pub(super) struct Client<'a> {
+    guard: &'a Guard,
+    url: Url,
+    user: &'a str,
+    secret: Option<&'a SecretString>,
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn new(
+        guard: &'a Guard,
+        to: &'a Caldav,
+        secret: Option<&'a SecretString>,
+    ) -> Result<Self, String> {
+        let mut url = Guard::parse(&to.url).map_err(|refused| refused.to_string())?;
+        // A calendar is a collection: without the slash its events would be beside it.
+        if !url.path().ends_with('/') {
+            url.set_path(&format!("{}/", url.path()));
+        }
+        Ok(Self { guard, url, user: &to.user, secret })
+    }
+
+    fn request(&self, method: &str, url: &Url) -> Result<RequestBuilder, Failed> {
+        let method = Method::from_bytes(method.as_bytes())
+            .map_err(|_| Failed::Unsent("there is no such method".to_owned()))?;
+        let request = request(self.guard, method, url)?;
+        Ok(match (self.user, self.secret) {
+            (_, None) => request,
+            ("", Some(token)) => request.bearer_auth(token.expose_secret()),
+            (user, Some(password)) => request.basic_auth(user, Some(password.expose_secret())),
+        })
+    }
+
+    /// An event's address. An id is one part of it and leads nowhere else.
+    fn place(&self, id: &str) -> Result<Url, String> {
+        let is_part = !id.is_empty()
+            && id.len() <= LONGEST_ID
+            && !matches!(id, "." | "..")
+            && !id.contains(['/', '\\'])
+            && !id.contains(char::is_control);
+        let wrong = || "`id` is none that `list` shows".to_owned();
+        if !is_part {
+            return Err(wrong());
+        }
+        let mut url = self.url.clone();
+        url.path_segments_mut().map_err(|()| wrong())?.pop_if_empty().push(id);
+        Ok(url)
+    }
+
+    /// What there is from one moment to another; events of a series each by itself, where the
+    /// server can do that.
+    pub(super) async fn list(
+        &self,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<Resource>, String> {
+        let (from, to) = (utc(from), utc(to));
+        let query = format!(
+            r#"<?xml version="1.0" encoding="utf-8"?>
+<C:calendar-query xmlns:D="DAV:" xmlns:C="urn:ietf:params:xml:ns:caldav">
+<D:prop><D:getetag/><C:calendar-data><C:expand start="{from}" end="{to}"/></C:calendar-data></D:prop>
+<C:filter><C:comp-filter name="VCALENDAR"><C:comp-filter name="VEVENT">
+<C:time-range start="{from}" end="{to}"/>
+</C:comp-filter></C:comp-filter></C:filter></C:calendar-query>"#
+        );
+        let asked = self.request("REPORT", &self.url).map_err(Failed::looking)?;
+        let asked = asked
+            .header("depth", "1")
+            .header("content-type", "application/xml; charset=utf-8")
+            .body(query);
+        let answer = send(asked).await.map_err(Failed::looking)?;
+        if answer.status != StatusCode::MULTI_STATUS {
+            return Err(told(answer.status, &answer.headers));
+        }
+        resources(&answer.text)
+    }
+
+    /// One event; `None` if there is none of that id.
+    pub(super) async fn get(&self, id: &str) -> Result<Option<Resource>, String> {
+        let place = self.place(id)?;
+        let asked = self.request("GET", &place).map_err(Failed::looking)?;
+        let answer = send(asked).await.map_err(Failed::looking)?;
+        match answer.status {
+            StatusCode::NOT_FOUND | StatusCode::GONE => return Ok(None),
+            StatusCode::OK => {}
+            status => return Err(told(status, &answer.headers)),
+        }
+        let Some(etag) = etag(&answer) else {
+            return Err("the server does not say which version that is".to_owned());
+        };
+        let ics = Ics::parse(&answer.text).ok_or("the server's answer is no event")?;
+        Ok(Some(Resource { id: id.to_owned(), etag, ics }))
+    }
+
+    /// Makes an event, unless there is one of that id.
+    pub(super) async fn create(&self, id: &str, ics: &Ics) -> Result<Changed, String> {
+        let place = self.place(id)?;
+        let put = self.request("PUT", &place).map_err(Failed::changing)?;
+        let put = put.header(IF_NONE_MATCH, "*");
+        changed(send(with_event(put, ics)).await.map_err(Failed::changing)?)
+    }
+
+    /// Replaces an event, unless it is another by now.
+    pub(super) async fn update(&self, event: &Resource) -> Result<Changed, String> {
+        let place = self.place(&event.id)?;
+        let put = self.request("PUT", &place).map_err(Failed::changing)?;
+        let put = put.header(IF_MATCH, &event.etag);
+        changed(send(with_event(put, &event.ics)).await.map_err(Failed::changing)?)
+    }
+
+    /// Deletes an event, unless it is another by now.
+    pub(super) async fn delete(&self, event: &Resource) -> Result<Changed, String> {
+        let place = self.place(&event.id)?;
+        let delete = self.request("DELETE", &place).map_err(Failed::changing)?;
+        let delete = delete.header(IF_MATCH, &event.etag);
+        changed(send(delete).await.map_err(Failed::changing)?)
+    }
+}
+
+fn with_event(request: RequestBuilder, ics: &Ics) -> RequestBuilder {
+    request.header("content-type", "text/calendar; charset=utf-8").body(ics.text())
+}
+
+fn etag(answer: &Answer) -> Option<String> {
+    answer.headers.get(ETAG)?.to_str().ok().map(str::to_owned)
+}
+
+fn changed(answer: Answer) -> Result<Changed, String> {
+    match answer.status {
+        status if status.is_success() => Ok(Changed::Done),
+        StatusCode::PRECONDITION_FAILED | StatusCode::CONFLICT => Ok(Changed::Stale),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Ok(Changed::Missing),
+        status if status.is_server_error() => {
+            Err(Failed::Unknown(told(status, &answer.headers)).changing())
+        }
+        status => Err(Failed::Unsent(told(status, &answer.headers)).changing()),
+    }
+}
+
+/// The events of a multi-status; what cannot be read is left out.
+fn resources(xml: &str) -> Result<Vec<Resource>, String> {
+    let wrong = || "the server's answer is no list of events".to_owned();
+    // Without a document type, which the reader refuses, nothing in it can grow or reach outside.
+    let document = roxmltree::Document::parse(xml).map_err(|_| wrong())?;
+    let root = document.root_element();
+    if !root.has_tag_name((DAV, "multistatus")) {
+        return Err(wrong());
+    }
+    let responses = root.children().filter(|node| node.has_tag_name((DAV, "response")));
+    Ok(responses.filter_map(resource).collect())
+}
+
+fn resource(response: roxmltree::Node<'_, '_>) -> Option<Resource> {
+    let text = |name: (&'static str, &'static str)| {
+        let node = response.descendants().find(|node| node.has_tag_name(name))?;
+        let text = node.children().filter_map(|child| child.text());
+        Some(text.fold(String::new(), |mut all, text| {
+            // Writing to a `String` cannot fail.
+            let _ = write!(all, "{text}");
+            all
+        }))
+    };
+    let href = text((DAV, "href"))?;
+    let part = href.trim().trim_end_matches('/').rsplit('/').next()?;
+    Some(Resource {
+        id: percent_decode_str(part).decode_utf8().ok()?.into_owned(),
+        etag: text((DAV, "getetag")).unwrap_or_default().trim().to_owned(),
+        ics: Ics::parse(&text((CALDAV, "calendar-data"))?)?,
+    })
+}

@@ -1,0 +1,396 @@
+//! The `email` tool: a mail is drafted, looked at, and sent.
+//!
+//! A draft is kept nowhere: it is what the model was shown, and its number is a digest of it. To
+//! send, the model says the same again with that number, so that what is sent is what was
+//! looked at, to the letter; and a person is asked first.
+//!
+//! **What can go wrong.** A line's end in an address or a subject would begin a header of its
+//! author's: addresses are parsed and written anew, and a subject with one is refused. A mail
+//! that was handed over and not acknowledged may be on its way: that is told as unknown, and
+//! never tried again; its `Message-ID` follows from the call, so that one who looks can tell.
+
+use std::{fmt::Write as _, time::Duration};
+
+use holdfast_types::{Connected, ConnectionKind, Effect, SmtpSecurity, SmtpServer};
+use lettre::{
+    Address, Message,
+    message::{Mailbox, header::ContentType},
+    transport::smtp::{
+        authentication::{Credentials, Mechanism},
+        client::{AsyncSmtpConnection, TlsParameters},
+        extension::ClientId,
+    },
+};
+use schemars::JsonSchema;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::{Connections, Desk, Opened, opened};
+use crate::{Approval, Call, Output, Tool, ToolError};
+
+/// The most people that one mail goes to.
+const MOST_RECIPIENTS: usize = 20;
+const LONGEST_SUBJECT: usize = 500;
+const LONGEST_BODY: usize = 50_000;
+
+/// How long a step of the conversation with the server may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Write an e-mail. First `draft` it and show it to the person; then `send` the very same with the
+/// draft's number.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmailInput {
+    /// `draft` checks and shows it; `send` sends it.
+    action: Action,
+    /// Which mail account, if there are several.
+    #[serde(default)]
+    connection: Option<String>,
+    /// Addresses, as `anna@example.com` or `Anna <anna@example.com>`.
+    to: Vec<String>,
+    #[serde(default)]
+    cc: Vec<String>,
+    subject: String,
+    /// The text, plain.
+    body: String,
+    /// The `Message-ID` of the mail that this one answers.
+    #[serde(default)]
+    in_reply_to: Option<String>,
+    /// The draft's number, to send it.
+    #[serde(default)]
+    draft: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Action {
+    Draft,
+    Send,
+}
+
+/// Sends mail by SMTP.
+#[derive(Debug)]
+pub struct Email<C>(Desk<C>);
+
+impl<C> Email<C> {
+    pub(super) const fn new(desk: Desk<C>) -> Self {
+        Self(desk)
+    }
+}
+
+impl<C: Connections> Email<C> {
+    async fn letter(&self, call: &Call, input: &EmailInput) -> Result<(Opened, Letter), ToolError> {
+        let (connections, kind) = (&*self.0.connections, ConnectionKind::Smtp);
+        let opened = opened(connections, call, kind, input.connection.as_deref()).await?;
+        let Connected::Smtp(server) = &opened.to else {
+            return Err(ToolError::Tell("that connection sends no mail any more".to_owned()));
+        };
+        let letter = Letter::new(input, server).map_err(ToolError::Tell)?;
+        Ok((opened, letter))
+    }
+}
+
+impl<C: Connections> Tool<Output> for Email<C> {
+    const NAME: &'static str = "email";
+    const EFFECT: Effect = Effect::Acts;
+    // A server may take its time to take a mail; each step has its own limit.
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
+    type Input = EmailInput;
+
+    async fn approval(&self, call: &Call, input: &EmailInput) -> Result<Approval, ToolError> {
+        if input.action == Action::Draft {
+            return Ok(Approval::Never);
+        }
+        let (opened, letter) = self.letter(call, input).await?;
+        letter.check_draft(input).map_err(ToolError::Tell)?;
+        Ok(Approval::Ask {
+            subject: format!("{}\n{}", opened.name, letter.shown()),
+            summary: letter.summary(),
+            // Each mail is another one.
+            pattern: None,
+        })
+    }
+
+    async fn call(&self, call: Call, input: EmailInput) -> Result<Output, ToolError> {
+        let (opened, letter) = self.letter(&call, &input).await?;
+        if input.action == Action::Draft {
+            return Ok(format!(
+                "This is draft {}; nothing was sent. Show it to the person, and send it with this \
+                 number if they want it so.\n\n{}",
+                letter.number(),
+                letter.shown()
+            )
+            .into());
+        }
+        letter.check_draft(&input).map_err(ToolError::Tell)?;
+        let Connected::Smtp(server) = &opened.to else {
+            return Err(ToolError::Tell("that connection sends no mail any more".to_owned()));
+        };
+        let id = message_id(&call.key, &letter.from);
+        let message = letter.message(&id).map_err(ToolError::Tell)?;
+        let sent = self.send(server, opened.secret.as_ref(), &message).await;
+        sent.map_err(ToolError::Tell)?;
+        let told = format!("The mail was handed to {}; its Message-ID is {id}.", server.host);
+        Ok(Output::from(told).record(json!({ "connection": opened.name, "message_id": id })))
+    }
+}
+
+impl<C: Connections> Email<C> {
+    /// Hands a mail over to its server.
+    async fn send(
+        &self,
+        server: &SmtpServer,
+        secret: Option<&SecretString>,
+        message: &Message,
+    ) -> Result<(), String> {
+        let unsent = |why: String| format!("{why}; nothing was sent");
+        let mut connection = self.connect(server, secret).await.map_err(unsent)?;
+        let sent = connection.send(message.envelope(), &message.formatted()).await;
+        let outcome = match sent {
+            Ok(_) => Ok(()),
+            // The server answered: it does not want it.
+            Err(error) if error.status().is_some() => Err(format!(
+                "the server refused it: {}; nothing was sent",
+                crate::untrusted::one_line(&error.to_string()).chars().take(300).collect::<String>()
+            )),
+            Err(error) if error.is_client() => Err(unsent(
+                "the server cannot take such a mail: an address or a text has letters that it does \
+                 not know"
+                    .to_owned(),
+            )),
+            Err(_) => Err("the connection broke while the mail was handed over: whether it was \
+                           sent is not known, and it must not be sent again before someone looked"
+                .to_owned()),
+        };
+        connection.abort().await;
+        outcome
+    }
+
+    /// A connection that is protected as it should be, and logged in.
+    async fn connect(
+        &self,
+        server: &SmtpServer,
+        secret: Option<&SecretString>,
+    ) -> Result<AsyncSmtpConnection, String> {
+        if server.security == SmtpSecurity::None
+            && !self.0.guard.is_listed(&server.host.to_lowercase(), server.port)
+        {
+            return Err(format!(
+                "`{}` is reached without TLS, which is for servers that the operator listed",
+                server.host
+            ));
+        }
+        let addresses = self.0.guard.addresses(&server.host, server.port).await;
+        let addresses = addresses.map_err(|refused| refused.to_string())?;
+        let tls = || {
+            TlsParameters::new(server.host.clone())
+                .map_err(|_| "no TLS is to be had: are CA certificates installed?".to_owned())
+        };
+        let hello = ClientId::Domain("holdfast.invalid".to_owned());
+        let from_start = match server.security {
+            SmtpSecurity::Tls => Some(tls()?),
+            SmtpSecurity::Starttls | SmtpSecurity::None => None,
+        };
+        let connecting = AsyncSmtpConnection::connect_tokio1(
+            addresses.as_slice(),
+            Some(PATIENCE),
+            &hello,
+            from_start,
+            None,
+        );
+        let connected = tokio::time::timeout(PATIENCE, connecting).await;
+        let mut connection = match connected {
+            Ok(Ok(connection)) => connection,
+            Ok(Err(error)) if error.is_tls() => {
+                return Err("the server could not prove that it is the right one".to_owned());
+            }
+            Ok(Err(_)) => return Err("no connection could be made".to_owned()),
+            Err(_) => return Err(format!("no answer came within {} s", PATIENCE.as_secs())),
+        };
+        if server.security == SmtpSecurity::Starttls {
+            if !connection.can_starttls() {
+                return Err(
+                    "the server offers no TLS: try `security` `tls` and port 465".to_owned()
+                );
+            }
+            let upgraded = connection.starttls(tls()?, &hello).await;
+            upgraded.map_err(|_| "no TLS could be agreed on".to_owned())?;
+        }
+        if !server.user.is_empty() {
+            let password = secret.map(|secret| secret.expose_secret().to_owned());
+            let credentials = Credentials::new(server.user.clone(), password.unwrap_or_default());
+            let mechanisms = [Mechanism::Plain, Mechanism::Login];
+            connection.auth(&mechanisms, &credentials).await.map_err(|_| {
+                "the server did not let us in: the connection's user or secret is not right"
+                    .to_owned()
+            })?;
+        }
+        Ok(connection)
+    }
+}
+
+/// A mail, checked.
+#[derive(Debug)]
+struct Letter {
+    from: Mailbox,
+    to: Vec<Mailbox>,
+    cc: Vec<Mailbox>,
+    subject: String,
+    body: String,
+    in_reply_to: Option<String>,
+}
+
+impl Letter {
+    fn new(input: &EmailInput, server: &SmtpServer) -> Result<Self, String> {
+        let count = input.to.len() + input.cc.len();
+        if input.to.is_empty() {
+            return Err("`to` is empty: say who it is for".to_owned());
+        }
+        if count > MOST_RECIPIENTS {
+            return Err(format!("{count} people, and {MOST_RECIPIENTS} are the most"));
+        }
+        let all = |said: &[String]| -> Result<Vec<Mailbox>, String> {
+            said.iter().map(|said| allowed(said, server)).collect()
+        };
+        let subject = input.subject.trim();
+        if subject.is_empty() || subject.len() > LONGEST_SUBJECT {
+            return Err(format!("`subject` has 1 to {LONGEST_SUBJECT} bytes"));
+        }
+        if subject.contains(char::is_control) {
+            return Err("`subject` is one line".to_owned());
+        }
+        if input.body.trim().is_empty() || input.body.len() > LONGEST_BODY {
+            return Err(format!("`body` has 1 to {LONGEST_BODY} bytes"));
+        }
+        let in_reply_to = match &input.in_reply_to {
+            Some(id) if !is_message_id(id) => {
+                return Err("`in_reply_to` is a Message-ID, as `<1@example.com>`".to_owned());
+            }
+            id => id.clone(),
+        };
+        Ok(Self {
+            from: mailbox(&server.from)
+                .map_err(|_| "the connection's `from` is no address: its owner has to change it")?,
+            to: all(&input.to)?,
+            cc: all(&input.cc)?,
+            subject: subject.to_owned(),
+            body: input.body.clone(),
+            in_reply_to,
+        })
+    }
+
+    /// The mail as a person reads it.
+    fn shown(&self) -> String {
+        let list = |people: &[Mailbox]| {
+            people.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        let mut text = format!("From: {}\nTo: {}\n", self.from, list(&self.to));
+        if !self.cc.is_empty() {
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "Cc: {}", list(&self.cc));
+        }
+        if let Some(id) = &self.in_reply_to {
+            let _ = writeln!(text, "In-Reply-To: {id}");
+        }
+        let _ = write!(text, "Subject: {}\n\n{}", self.subject, self.body);
+        text
+    }
+
+    fn summary(&self) -> String {
+        let people: Vec<String> =
+            self.to.iter().chain(&self.cc).map(|person| person.email.to_string()).collect();
+        format!("mail to {}: {}", people.join(", "), self.subject)
+    }
+
+    fn number(&self) -> String {
+        hex(&format!("draft:{}", self.shown()), 6)
+    }
+
+    /// Refuses to send what was not looked at.
+    fn check_draft(&self, input: &EmailInput) -> Result<(), String> {
+        match input.draft.as_deref().map(str::trim) {
+            Some(number) if number == self.number() => Ok(()),
+            Some(_) => {
+                Err("that is not what was drafted: `draft` it as it is now, show it to the \
+                            person, and send it with the new number; nothing was sent"
+                    .to_owned())
+            }
+            None => Err("`draft` it first, show it to the person, then send it with the draft's \
+                         number; nothing was sent"
+                .to_owned()),
+        }
+    }
+
+    fn message(&self, id: &str) -> Result<Message, String> {
+        let mut message = Message::builder()
+            .from(self.from.clone())
+            .subject(self.subject.clone())
+            .message_id(Some(id.to_owned()))
+            .date_now()
+            .header(ContentType::TEXT_PLAIN);
+        for person in &self.to {
+            message = message.to(person.clone());
+        }
+        for person in &self.cc {
+            message = message.cc(person.clone());
+        }
+        if let Some(answered) = &self.in_reply_to {
+            message = message.in_reply_to(answered.clone()).references(answered.clone());
+        }
+        message.body(self.body.clone()).map_err(|_| "the mail cannot be written".to_owned())
+    }
+}
+
+/// A person whom this server may write to.
+fn allowed(said: &str, server: &SmtpServer) -> Result<Mailbox, String> {
+    let person = mailbox(said).map_err(|()| {
+        let shown: String = crate::untrusted::one_line(said).chars().take(80).collect();
+        format!("`{shown}` is no address: write `anna@example.com` or `Anna <anna@example.com>`")
+    })?;
+    if !server.may_write_to(person.email.as_ref()) {
+        return Err(format!(
+            "mail to `{}` is not allowed: the connection lists whom it may go to",
+            person.email
+        ));
+    }
+    Ok(person)
+}
+
+fn mailbox(said: &str) -> Result<Mailbox, ()> {
+    if said.contains(char::is_control) || said.len() > 320 {
+        return Err(());
+    }
+    let said = said.trim();
+    let (name, address) = match said.strip_suffix('>').and_then(|said| said.rsplit_once('<')) {
+        Some((name, address)) => (name.trim().trim_matches('"').trim(), address),
+        None => ("", said),
+    };
+    let address: Address = address.parse().map_err(|_| ())?;
+    Ok(Mailbox::new(Some(name.to_owned()).filter(|name| !name.is_empty()), address))
+}
+
+fn is_message_id(text: &str) -> bool {
+    let inner = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>');
+    inner.contains('@') && inner.len() <= 200 && inner.chars().all(is_plain)
+}
+
+/// What a mail that a call sends is called, in the sender's domain.
+fn message_id(key: &str, from: &Mailbox) -> String {
+    format!("<{}@{}>", hex(&format!("email:{key}"), 16), from.email.domain())
+}
+
+fn hex(text: &str, bytes: usize) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(bytes).fold(String::new(), |mut hex, byte| {
+        // Writing to a `String` cannot fail.
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Requests with a secret in them, and what came of them.
+
+use reqwest::{Method, RequestBuilder, StatusCode, Url, header::HeaderMap};
+
+use crate::web::{
+    guard::{Guard, Refused, refusal},
+    why,
+};
+
+/// The most that is read of an answer, in bytes.
+const MOST_READ: usize = 4 * 1024 * 1024;
+
+/// What a server answered.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) text: String,
+}
+
+/// A request that did not come to an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Failed {
+    /// Nothing was done: it was never sent.
+    Unsent(String),
+    /// Whether it was done is not known.
+    Unknown(String),
+}
+
+impl Failed {
+    /// What the model is told of a request that only looks.
+    pub(super) fn looking(self) -> String {
+        match self {
+            Self::Unsent(why) | Self::Unknown(why) => why,
+        }
+    }
+
+    /// What the model is told of one that changes something.
+    pub(super) fn changing(self) -> String {
+        match self {
+            Self::Unsent(why) => format!("{why}; nothing was changed"),
+            Self::Unknown(why) => {
+                format!("{why}: whether it was done is not known, so look before you try again")
+            }
+        }
+    }
+}
+
+/// A request that carries a secret, to a place where it may go.
+pub(super) fn request(guard: &Guard, method: Method, url: &Url) -> Result<RequestBuilder, Failed> {
+    let client = guard.client_for_secret(url).map_err(|no| Failed::Unsent(no.to_string()))?;
+    Ok(client.request(method, url.clone()))
+}
+
+/// Sends it, and reads what comes back. Redirects are not followed: the secret is for one place.
+pub(super) async fn send(request: RequestBuilder) -> Result<Answer, Failed> {
+    let sent = request.send().await;
+    let mut response = sent.map_err(|error| match refusal(&error) {
+        Some(refused) => Failed::Unsent(Refused::to_string(&refused)),
+        None if error.is_connect() || error.is_builder() => Failed::Unsent(why(&error).to_owned()),
+        None => Failed::Unknown(why(&error).to_owned()),
+    })?;
+    let (status, headers) = (response.status(), response.headers().clone());
+    let mut bytes = Vec::new();
+    loop {
+        let chunk = response.chunk().await;
+        let chunk = chunk.map_err(|error| Failed::Unknown(why(&error).to_owned()))?;
+        let Some(chunk) = chunk else { break };
+        if bytes.len() + chunk.len() > MOST_READ {
+            return Err(Failed::Unknown(format!("its answer has more than {MOST_READ} bytes")));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(Answer { status, headers, text: String::from_utf8_lossy(&bytes).into_owned() })
+}
+
+/// What an answer means that is not the one that was hoped for.
+pub(super) fn told(status: StatusCode, headers: &HeaderMap) -> String {
+    match status.as_u16() {
+        401 | 403 => format!(
+            "the server answered {}: the connection's user or secret is not right any more; its \
+             owner has to give it again",
+            status.as_u16()
+        ),
+        301 | 302 | 303 | 307 | 308 => format!(
+            "the server answered {}: the connection's `url` leads elsewhere, and its owner has to \
+             change it",
+            status.as_u16()
+        ),
+        429 => {
+            let wait = headers.get("retry-after").and_then(|wait| wait.to_str().ok());
+            let wait = wait.and_then(|wait| wait.parse::<u32>().ok()).unwrap_or(60);
+            format!("the server answered 429: it may be asked again in {wait} s")
+        }
+        status => format!("the server answered {status}"),
+    }
+}

@@ -1,0 +1,115 @@
+//! A page's text as Notion's blocks, and back.
+
+use serde_json::{Value, json};
+
+/// The most blocks of one request.
+const MOST_BLOCKS: usize = 100;
+
+/// The longest piece of rich text, in characters.
+const LONGEST_PIECE: usize = 2_000;
+
+/// How a line of ours begins, and the block that it is.
+const KINDS: [(&str, &str); 7] = [
+    ("### ", "heading_3"),
+    ("## ", "heading_2"),
+    ("# ", "heading_1"),
+    ("[ ] ", "to_do"),
+    ("[x] ", "to_do"),
+    ("- ", "bulleted_list_item"),
+    ("> ", "quote"),
+];
+
+/// A text as rich text.
+pub(super) fn plain(text: &str) -> Value {
+    let letters: Vec<char> = text.chars().collect();
+    letters
+        .chunks(LONGEST_PIECE)
+        .map(|piece| json!({ "type": "text", "text": { "content": String::from_iter(piece) } }))
+        .collect()
+}
+
+/// What rich text says.
+pub(super) fn said(rich: &Value) -> String {
+    let pieces = rich.as_array().into_iter().flatten();
+    pieces
+        .filter_map(|piece| piece["plain_text"].as_str().or(piece["text"]["content"].as_str()))
+        .collect()
+}
+
+/// A text as blocks, as many together as one request takes.
+pub(super) fn blocks(text: &str) -> Vec<Vec<Value>> {
+    let lines = text.lines().filter(|line| !line.trim().is_empty());
+    let blocks: Vec<Value> = lines.map(block).collect();
+    blocks.chunks(MOST_BLOCKS).map(<[Value]>::to_vec).collect()
+}
+
+fn block(line: &str) -> Value {
+    let begun = KINDS.iter().find_map(|(begin, kind)| {
+        line.trim_start().strip_prefix(begin).map(|text| (*begin, *kind, text))
+    });
+    let (begin, kind, text) = begun.unwrap_or(("", "paragraph", line));
+    let mut content = json!({ "rich_text": plain(text.trim_end()) });
+    if kind == "to_do" {
+        content["checked"] = json!(begin == "[x] ");
+    }
+    json!({ "object": "block", "type": kind, kind: content })
+}
+
+/// What a block says, on a line.
+pub(super) fn text_of(block: &Value) -> String {
+    let kind = block["type"].as_str().unwrap_or_default();
+    let content = &block[kind];
+    if kind == "child_page" || kind == "child_database" {
+        let (title, id) = (content["title"].as_str(), block["id"].as_str());
+        let (title, id) = (title.unwrap_or_default(), id.unwrap_or_default());
+        return format!("[page: {title} (id {id})]\n");
+    }
+    let Some(rich) = content.get("rich_text") else {
+        return if kind == "divider" { "---\n".to_owned() } else { format!("[{kind}]\n") };
+    };
+    let begin = match kind {
+        "to_do" if content["checked"] == true => "[x] ",
+        "to_do" => "[ ] ",
+        "numbered_list_item" => "1. ",
+        kind => KINDS.iter().find(|(_, known)| *known == kind).map_or("", |(begin, _)| begin),
+    };
+    let inside = if block["has_children"] == true { " […]" } else { "" };
+    format!("{begin}{}{inside}\n", said(rich))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_reads_back() {
+        let text = "# Trip\nPack:\n- socks\n[ ] book\n[x] pay\n> quoted\n## More\n";
+
+        let written = blocks(text);
+
+        assert_eq!(written.len(), 1);
+        assert_eq!(written[0].iter().map(text_of).collect::<String>(), text);
+        assert_eq!(written[0][3]["to_do"]["checked"], false);
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_request_or_piece_is_parted() {
+        let many = "line\n".repeat(250);
+        let sizes: Vec<usize> = blocks(&many).iter().map(Vec::len).collect();
+        assert_eq!(sizes, [100, 100, 50]);
+
+        let long = plain(&"語".repeat(4_500));
+        assert_eq!(long.as_array().unwrap().len(), 3);
+        assert_eq!(said(&long), "語".repeat(4_500));
+    }
+
+    #[test]
+    fn what_has_no_text_says_what_it_is() {
+        let image = json!({ "type": "image", "image": {} });
+        let page = json!({ "type": "child_page", "id": "1-2", "child_page": { "title": "T" } });
+
+        assert_eq!(text_of(&image), "[image]\n");
+        assert_eq!(text_of(&page), "[page: T (id 1-2)]\n");
+        assert_eq!(text_of(&json!({})), "[]\n");
+    }
+}

@@ -1,0 +1,167 @@
+//! Moments and days, as a model says them and as iCalendar writes them.
+
+use jiff::{Timestamp, ToSpan as _, civil, tz::TimeZone};
+
+use super::ics::Line;
+
+/// When something is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// A moment.
+    At(Timestamp),
+    /// A whole day.
+    Day(civil::Date),
+}
+
+impl When {
+    /// What a model said: RFC 3339, a date, or a local time in a zone.
+    pub(super) fn parse(name: &str, said: &str, zone: Option<&str>) -> Result<Self, String> {
+        let said = said.trim();
+        if let Ok(moment) = said.parse::<Timestamp>() {
+            return Ok(Self::At(moment));
+        }
+        if said.len() <= 10
+            && let Ok(day) = said.parse::<civil::Date>()
+        {
+            return Ok(Self::Day(day));
+        }
+        let shown: String = said.chars().take(40).collect();
+        let Ok(local) = said.parse::<civil::DateTime>() else {
+            return Err(format!(
+                "`{name}` is `{shown}`: write `2026-12-01T09:00:00+01:00`, or `2026-12-01` for a \
+                 whole day"
+            ));
+        };
+        let Some(zone) = zone else {
+            return Err(format!(
+                "`{name}` is `{shown}`, and it is not clear where: add an offset, or give \
+                 `time_zone`"
+            ));
+        };
+        let moment = self::zone(zone)?.to_zoned(local).map_err(|error| error.to_string())?;
+        Ok(Self::At(moment.timestamp()))
+    }
+
+    /// The moment at which it begins; a day does at midnight in the zone.
+    pub(super) fn begins(self, zone: &TimeZone) -> Result<Timestamp, String> {
+        match self {
+            Self::At(moment) => Ok(moment),
+            Self::Day(day) => {
+                let zoned = day.to_zoned(zone.clone()).map_err(|error| error.to_string())?;
+                Ok(zoned.timestamp())
+            }
+        }
+    }
+
+    /// When it ends if nothing else is said: after an hour, or after the day.
+    pub(super) fn usual_end(self) -> Result<Self, String> {
+        match self {
+            Self::At(moment) => moment.checked_add(1.hour()).map(Self::At),
+            Self::Day(day) => day.checked_add(1.day()).map(Self::Day),
+        }
+        .map_err(|error| error.to_string())
+    }
+
+    /// Whether it is before another, if the two can be compared.
+    pub(super) fn is_before(self, other: Self) -> Result<bool, String> {
+        match (self, other) {
+            (Self::At(one), Self::At(other)) => Ok(one < other),
+            (Self::Day(one), Self::Day(other)) => Ok(one < other),
+            (Self::At(_), Self::Day(_)) | (Self::Day(_), Self::At(_)) => {
+                Err("`start` and `end` must both be moments, or both be days".to_owned())
+            }
+        }
+    }
+
+    /// The parameters and the value of a line that says it.
+    pub(super) fn line(self) -> (&'static str, String) {
+        match self {
+            Self::At(moment) => ("", utc(moment)),
+            Self::Day(day) => (";VALUE=DATE", day.strftime("%Y%m%d").to_string()),
+        }
+    }
+}
+
+/// A moment as iCalendar and CalDAV write it.
+pub(super) fn utc(moment: Timestamp) -> String {
+    moment.strftime("%Y%m%dT%H%M%SZ").to_string()
+}
+
+/// A zone by its IANA name.
+pub(super) fn zone(name: &str) -> Result<TimeZone, String> {
+    TimeZone::get(name).map_err(|_| {
+        let shown: String = name.chars().take(60).collect();
+        format!("`{shown}` is not a time zone: write an IANA name, as `Europe/Berlin`")
+    })
+}
+
+/// What a line says, for the model: in the wanted zone, where that can be known.
+pub(super) fn shown(line: &Line, wanted: &TimeZone) -> String {
+    let value = line.value();
+    if let Ok(day) = civil::Date::strptime("%Y%m%d", value) {
+        return day.to_string();
+    }
+    let local = civil::DateTime::strptime("%Y%m%dT%H%M%S", value.trim_end_matches('Z'));
+    let Ok(local) = local else { return value.chars().take(40).collect() };
+    let zone = match (value.ends_with('Z'), line.param("TZID")) {
+        (true, _) => Some(TimeZone::UTC),
+        (false, Some(named)) => TimeZone::get(named).ok(),
+        (false, None) => None,
+    };
+    match zone.and_then(|zone| zone.to_zoned(local).ok()) {
+        Some(zoned) => {
+            zoned.with_time_zone(wanted.clone()).strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+        }
+        // A zone that only its author's program knows, or wherever the reader is.
+        None => match line.param("TZID") {
+            Some(named) => format!("{local} ({named})"),
+            None => local.to_string(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connected::ics::Ics;
+
+    fn parse(said: &str, zone: Option<&str>) -> Result<String, String> {
+        When::parse("start", said, zone).map(|when| {
+            let (params, value) = when.line();
+            format!("{params}:{value}")
+        })
+    }
+
+    #[test]
+    fn moments_and_days_are_read_as_a_model_says_them() {
+        for (said, zone, line) in [
+            ("2026-12-01T09:00:00+01:00", None, ":20261201T080000Z"),
+            ("2026-12-01T09:00:00Z", Some("Asia/Tokyo"), ":20261201T090000Z"),
+            ("2026-12-01T09:00", Some("Europe/Berlin"), ":20261201T080000Z"),
+            ("2026-07-01 09:00:00", Some("Europe/Berlin"), ":20260701T070000Z"),
+            ("2026-12-01", None, ";VALUE=DATE:20261201"),
+        ] {
+            assert_eq!(parse(said, zone).as_deref(), Ok(line), "{said}");
+        }
+        assert!(parse("2026-12-01T09:00", None).unwrap_err().contains("not clear where"));
+        assert!(parse("tomorrow", None).unwrap_err().contains("`start` is `tomorrow`"));
+        assert!(parse("2026-12-01T09:00", Some("Mars")).unwrap_err().contains("not a time zone"));
+    }
+
+    #[test]
+    fn times_are_shown_in_the_wanted_zone() {
+        let berlin = zone("Europe/Berlin").unwrap();
+        for (params, value, told) in [
+            ("", "20261201T080000Z", "2026-12-01T09:00:00+01:00"),
+            (";TZID=America/New_York", "20261201T030000", "2026-12-01T09:00:00+01:00"),
+            (";TZID=My Zone", "20261201T090000", "2026-12-01T09:00:00 (My Zone)"),
+            (";VALUE=DATE", "20261201", "2026-12-01"),
+            ("", "20261201T090000", "2026-12-01T09:00:00"),
+            ("", "soon", "soon"),
+        ] {
+            let ics = Ics::event(&[("DTSTART", params, value.to_owned())]);
+            let event = ics.main_event().unwrap();
+            assert_eq!(shown(ics.get(&event, "DTSTART").unwrap(), &berlin), told);
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Which connections a turn may use, and opening them.
+//!
+//! A connection is used in the conversations that it is for and in no others,
+//! whoever asks and whatever the model was told: a calendar that was set up for
+//! its owner is not there when a stranger speaks with the same agent. Which a
+//! turn may use is laid on its desk at each step; what a tool asks for is looked
+//! up there.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use holdfast_agent::bootstrap::Audience;
+use holdfast_directory::{Connection, Directory};
+use holdfast_tools::{Allowed, Call, Connections, Opened};
+use holdfast_types::{ConnectionKind, Fault as _, Kind, SessionKind, UsedBy};
+
+use crate::held::Held;
+
+/// The connections of the tenants whose sessions are held here.
+#[derive(Debug)]
+pub(crate) struct Vault {
+    directory: Directory,
+    held: Arc<Held>,
+}
+
+impl Vault {
+    pub(crate) const fn new(directory: Directory, held: Arc<Held>) -> Self {
+        Self { directory, held }
+    }
+
+    /// What the turn of this call may use.
+    fn desk(&self, call: &Call) -> anyhow::Result<Vec<(String, ConnectionKind)>> {
+        let hold = self.held.get(call.session).context("the session is not held here")?;
+        let usable = hold.desk().connections.clone();
+        Ok(usable)
+    }
+}
+
+impl Connections for Vault {
+    async fn usable(&self, call: &Call, kind: ConnectionKind) -> anyhow::Result<Vec<String>> {
+        let usable = self.desk(call)?.into_iter().filter(|(_, of)| *of == kind);
+        Ok(usable.map(|(name, _)| name).collect())
+    }
+
+    async fn open(&self, call: &Call, name: &str) -> anyhow::Result<Option<Opened>> {
+        if !self.desk(call)?.iter().any(|(usable, _)| usable == name) {
+            return Ok(None);
+        }
+        match self.directory.open_connection(call.tenant, name).await {
+            // Since it was laid out it may have become another agent's.
+            Ok((open, _)) if open.agent.is_some_and(|agent| agent != call.agent) => Ok(None),
+            Ok((open, secret)) => Ok(Some(Opened { name: open.name, to: open.to, secret })),
+            Err(error) if error.kind() == Kind::NotFound => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Those of an agent's connections that are for this conversation.
+pub(crate) fn usable(
+    connections: &[Connection],
+    kind: SessionKind,
+    audience: Audience,
+    key: &str,
+) -> Vec<(String, ConnectionKind)> {
+    let is_for = |connection: &&Connection| match &connection.used_by {
+        UsedBy::Everyone => true,
+        UsedBy::Owner => is_owners(kind, audience),
+        UsedBy::Person(person) => is_of(kind, key, person),
+    };
+    let usable = connections.iter().filter(is_for);
+    usable.map(|connection| (connection.name.clone(), connection.to.kind())).collect()
+}
+
+/// Tools that work by a connection are offered only where there is one.
+pub(crate) fn narrowed(allowed: Allowed, usable: &[(String, ConnectionKind)]) -> Allowed {
+    let kinds: Vec<ConnectionKind> = usable.iter().map(|(_, kind)| *kind).collect();
+    Allowed::by(move |tool| {
+        let is_there = ConnectionKind::of_tool(tool).is_none_or(|kind| kinds.contains(&kind));
+        is_there && allowed.allows(tool)
+    })
+}
+
+/// Whether it is the owner who speaks, or the agent works by itself.
+fn is_owners(kind: SessionKind, audience: Audience) -> bool {
+    match kind {
+        SessionKind::Main => audience == Audience::Owner,
+        SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work | SessionKind::Global => {
+            true
+        }
+        SessionKind::Dm
+        | SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Subagent
+        | SessionKind::Api => false,
+    }
+}
+
+/// Whether a conversation is one person's alone: their session's key ends with them.
+fn is_of(kind: SessionKind, key: &str, person: &str) -> bool {
+    let Some((channel, peer)) = person.split_once(':') else { return false };
+    let parts: Vec<String> =
+        key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
+    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+    match (kind, parts.as_slice()) {
+        (SessionKind::Dm, ["agent", _, "dm", of, peer_of] | ["agent", _, "dm", of, _, peer_of]) => {
+            *of == channel && *peer_of == peer
+        }
+        (SessionKind::Api, ["agent", _, "api", user]) => channel == "api" && *user == peer,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Connected, Notion};
+    use jiff::Timestamp;
+
+    use super::*;
+
+    fn connection(name: &str, used_by: &str) -> Connection {
+        Connection {
+            name: name.to_owned(),
+            to: Connected::Notion(Notion::default()),
+            agent: None,
+            used_by: used_by.parse().unwrap(),
+            has_secret: true,
+            updated_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_connection_is_there_for_those_whom_it_is_for() {
+        let all = ["owner", "everyone", "telegram:42", "api:anna", "any:a:b"];
+        let all = all.map(|used_by| connection(used_by.split(':').next().unwrap(), used_by));
+        let names = |kind, audience, key: &str| {
+            let usable = usable(&all, kind, audience, key).into_iter();
+            usable.map(|(name, _)| name).collect::<Vec<String>>().join(" ")
+        };
+        let (owner, others) = (Audience::Owner, Audience::Others);
+
+        for (kind, audience, key, expected) in [
+            (SessionKind::Main, owner, "agent:main:main", "owner everyone"),
+            (SessionKind::Main, others, "agent:main:main", "everyone"),
+            (SessionKind::Cron, others, "agent:main:cron:a:b", "owner everyone"),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:42", "everyone telegram"),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone telegram"),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:421", "everyone"),
+            (SessionKind::Dm, others, "agent:main:dm:discord:42", "everyone"),
+            (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", "everyone any"),
+            (SessionKind::Group, others, "agent:main:group:telegram:42", "everyone"),
+            (SessionKind::Group, others, "agent:main:group:telegram:7:user:42", "everyone"),
+            (SessionKind::Api, others, "agent:main:api:anna", "everyone api"),
+            (SessionKind::Api, others, "agent:main:api:ben", "everyone"),
+            (SessionKind::Subagent, others, "agent:main:subagent:x", "everyone"),
+        ] {
+            assert_eq!(names(kind, audience, key), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_tool_without_a_connection_is_not_there() {
+        let usable = vec![("notes".to_owned(), ConnectionKind::Notion)];
+
+        let allowed = narrowed(Allowed::only(["notion", "calendar", "read"]), &usable);
+
+        let tools = ["notion", "calendar", "email", "read", "write"];
+        let there: Vec<&str> = tools.into_iter().filter(|tool| allowed.allows(tool)).collect();
+        assert_eq!(there, ["notion", "read"]);
+    }
+}
