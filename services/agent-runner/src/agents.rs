@@ -144,6 +144,11 @@ impl Agents {
         Ok(found)
     }
 
+    /// Has an agent looked up anew: what it is has changed.
+    pub(crate) fn forget(&self, tenant: TenantId, agent: AgentId) {
+        lock(&self.kept).retain(|which, _| (which.0, which.1) != (tenant, agent));
+    }
+
     async fn look_up(&self, which: &Which) -> Result<Found, Error> {
         let (tenant, agent, instead) = (which.0, which.1, &which.2);
         let agent = match self.directory.agent_by_id(tenant, agent).await {

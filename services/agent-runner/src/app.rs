@@ -26,7 +26,7 @@ use crate::{
     http,
     mesh::Inside,
     pool::{self, Pool},
-    subagents, upkeep,
+    subagents, summaries, upkeep,
     worker::{Toolbox, Worker},
 };
 
@@ -151,6 +151,8 @@ impl App {
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
+            leases: locks,
+            summaries: summaries::Queue::default(),
             tools: Toolbox::new(tools)?,
             held,
             wake: Notify::new(),
@@ -198,6 +200,7 @@ async fn run(
     loops.spawn(pool::listen(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
+    loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));

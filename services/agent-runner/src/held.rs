@@ -21,6 +21,8 @@ use holdfast_types::{SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::files::Scope;
+
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signal {
@@ -45,6 +47,10 @@ pub(crate) struct Desk {
     pub(crate) place: Option<Target>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
+    /// Where its file tools may look and change.
+    pub(crate) scope: Scope,
+    /// A file was changed that is part of the agent's prompt.
+    pub(crate) is_brief_outdated: bool,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }
@@ -56,6 +62,8 @@ impl Default for Desk {
             audience: Audience::Others,
             place: None,
             model: String::new(),
+            scope: Scope::default(),
+            is_brief_outdated: false,
             outbox: Vec::new(),
         }
     }

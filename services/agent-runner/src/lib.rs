@@ -16,6 +16,9 @@
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
+//! | `flush.rs` | writing memory down before that |
+//! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
+//! | `summaries.rs` | summarising long conversations beside the turns |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
@@ -35,6 +38,7 @@
 
 mod agents;
 mod app;
+mod bounds;
 mod call;
 mod command;
 mod compaction;
@@ -44,6 +48,7 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod flush;
 mod heartbeat;
 mod held;
 mod http;
@@ -53,6 +58,7 @@ mod mesh;
 mod pool;
 mod reply;
 mod subagents;
+mod summaries;
 mod take;
 mod think;
 mod trouble;

@@ -6,7 +6,7 @@ use holdfast_agent::{
     PromptInput,
     bootstrap::Audience,
     build,
-    compact::Overflow,
+    compact::{Overflow, Reason},
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
 };
@@ -43,14 +43,28 @@ impl Turn<'_> {
         brief: &Brief,
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
+        if self.is_flushing() {
+            return self.flush(brief).await.map(|()| None);
+        }
         self.stream.step(thoughts(self.journal.turn()));
+        if with_tools && self.begin_flush(brief, Reason::Proactive).await? {
+            return Ok(None);
+        }
         self.make_room(brief).await?;
         let mut tried = Overflow::default();
+        if std::mem::take(&mut self.is_refused) {
+            self.remedy(brief, &mut tried).await?;
+        }
         let mut asked = self.ask(brief, with_tools).await?;
         // The provider counts otherwise than we do.
-        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked
-            && self.remedy(brief, &mut tried).await?
-        {
+        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
+            if with_tools && self.begin_flush(brief, Reason::Overflow).await? {
+                self.is_refused = true;
+                return Ok(None);
+            }
+            if !self.remedy(brief, &mut tried).await? {
+                break;
+            }
             asked = self.ask(brief, with_tools).await?;
         }
         let reply = match asked {
@@ -100,7 +114,7 @@ impl Turn<'_> {
         asked
     }
 
-    fn request(&self, brief: &Brief, with_tools: bool) -> Request {
+    pub(crate) fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
             let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
@@ -161,7 +175,7 @@ impl Turn<'_> {
 
     /// Ends when the answer is of no use any more: cancelled, interrupted, lost, or the process
     /// has no time left.
-    async fn until_unwanted(&self) -> Result<(), Error> {
+    pub(crate) async fn until_unwanted(&self) -> Result<(), Error> {
         tokio::select! {
             () = self.hold.lost.cancelled() => Err(Error::Lost),
             () = self.worker.giving_up.cancelled() => Err(Error::AskedBack),

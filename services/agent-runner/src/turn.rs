@@ -63,6 +63,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
+    /// The model has refused what was said so far as too long, and memory was written down since.
+    pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -126,6 +128,7 @@ impl<'w> Turn<'w> {
             deadline,
             context_tokens,
             clock,
+            is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Subject};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
-use holdfast_lock::SessionLocks;
+use holdfast_lock::{Locks, SessionLocks};
 use holdfast_session::Sessions;
 use holdfast_tools::{Allowed, Registry};
 use holdfast_types::{Effect, RunnerId};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held};
+use crate::{agents::Agents, config::Runner, held::Held, summaries::Queue};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -25,6 +25,9 @@ pub(crate) struct Worker {
     pub(crate) agents: Agents,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
+    pub(crate) leases: Locks,
+    /// Conversations that wait to be summarised.
+    pub(crate) summaries: Queue,
     pub(crate) tools: Toolbox,
     pub(crate) held: Arc<Held>,
     /// There may be sessions to claim.
