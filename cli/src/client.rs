@@ -3,10 +3,11 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, tenants_client::TenantsClient,
+    agents_client::AgentsClient, chains_client::ChainsClient, channels_client::ChannelsClient,
+    files_client::FilesClient, keys_client::KeysClient, messages_client::MessagesClient,
+    operations_client::OperationsClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -86,6 +87,14 @@ impl Client {
         FilesClient::new(self.channel.clone())
             .max_decoding_message_size(LARGEST_ARCHIVE)
             .max_encoding_message_size(LARGEST_ARCHIVE)
+    }
+
+    pub fn subagents(&self) -> SubagentsClient<Channel> {
+        SubagentsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub fn chains(&self) -> ChainsClient<Channel> {
+        ChainsClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

@@ -4,6 +4,7 @@
 //! are those of the `.proto` files.
 
 mod agents;
+mod chains;
 mod channels;
 mod dead;
 mod deliveries;
@@ -15,6 +16,7 @@ mod routing;
 mod runs;
 mod sessions;
 mod status;
+mod subagents;
 mod tenants;
 pub mod view;
 
@@ -36,6 +38,9 @@ pub enum Caller {
     /// Look at and change what agents know and are: their files
     #[command(subcommand)]
     Files(files::Files),
+    /// Write down who does what after whom
+    #[command(subcommand)]
+    Chains(chains::Chains),
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
@@ -73,6 +78,7 @@ impl Caller {
             Self::Runs(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
+            Self::Chains(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,

@@ -25,6 +25,7 @@
 
 mod append;
 mod care;
+mod chains;
 mod claim;
 mod complete;
 mod deliver;
@@ -44,6 +45,7 @@ mod tails;
 mod view;
 
 pub use care::Gauges;
+pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
 pub use error::Error;
@@ -56,7 +58,10 @@ pub use model::{
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
-pub use subagents::{ANNOUNCED, Announced, Cleanup, NewSubagent, Subagent, SubagentOutcome};
+pub use subagents::{
+    ANNOUNCED, Announced, ChainPlace, Cleanup, Given, NewSubagent, Subagent, SubagentFilter,
+    SubagentOutcome,
+};
 pub use summary::{NewSummary, Summarised};
 pub use sweep::{ATTEMPTS, SUSPECT};
 pub use view::SessionFilter;

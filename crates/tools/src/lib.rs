@@ -23,6 +23,7 @@
 mod agents_list;
 mod alias;
 mod allowed;
+mod chains;
 mod disclosure;
 mod files;
 mod mesh;
@@ -40,6 +41,7 @@ mod web;
 
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
+pub use chains::{ChainRun, Chains};
 pub use disclosure::DIRECT;
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
@@ -55,7 +57,9 @@ pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
-pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
+pub use subagents::{
+    Ended, SessionsSend, SessionsSpawn, Spawned, SubagentLine, Subagents, SubagentsTool, Wanted,
+};
 pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]

@@ -3,8 +3,10 @@
 //! Nothing here does I/O or reads a clock (ids apart, which carry the moment of
 //! their making). A type is here only if at least three crates need it.
 
+mod chain;
 mod chat;
 mod command;
+mod context;
 mod delivery;
 mod effect;
 mod entry;
@@ -18,11 +20,13 @@ mod session_settings;
 mod tree_path;
 mod wait;
 
+pub use chain::{Chain, ChainStep, MOST_AT_ONCE, MOST_STAGES, SHIPPED_CHAIN, Stage};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
     Thinking, ToolSpec,
 };
 pub use command::{Command, Listed, ModelWish};
+pub use context::{ContextOptions, Strategy};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};

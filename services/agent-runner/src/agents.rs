@@ -11,7 +11,9 @@ use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
 use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
 use holdfast_llm::{Model, Models, Provider};
-use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
+use holdfast_types::{
+    AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath,
+};
 use holdfast_workspace::{Revision, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -41,6 +43,8 @@ pub(crate) struct Brief {
     pub(crate) files: Vec<BootstrapFile>,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
+    /// What its prompt holds.
+    pub(crate) context: ContextOptions,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
     pub(crate) zone: TimeZone,
@@ -182,6 +186,7 @@ impl Agents {
             instructions: agent.instructions,
             files,
             tools: agent.settings.tools,
+            context: agent.settings.context,
             dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,

@@ -10,7 +10,9 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{
+    ChainRun, DIRECT, Registry, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
+};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -69,6 +71,8 @@ impl App {
         let mesh = Arc::new(mesh);
         let tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
+            .with(SubagentsTool(Arc::clone(&mesh)))
+            .with(ChainRun(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
             .with_web(&config.runner.web)?

@@ -64,6 +64,7 @@ impl Turn<'_> {
         desk.model = brief.model_id.to_string();
         desk.audience = audience(self.kind, brief.dm_scope);
         desk.scope = self.scope();
+        desk.narrowed = self.journal.narrowed();
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
@@ -134,7 +135,7 @@ impl Turn<'_> {
         let place = desk.place.as_ref();
         let mut lists = self.journal.narrowed();
         lists.extend(brief.tools.clone());
-        lists.extend(self.bounds());
+        lists.extend(self.bounds(brief));
         let subject = Subject {
             is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
             channel: place.map(|place| place.channel.clone()),

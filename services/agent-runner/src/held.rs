@@ -49,6 +49,8 @@ pub(crate) struct Desk {
     pub(crate) model: String,
     /// Where its file tools may look and change.
     pub(crate) scope: Scope,
+    /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
+    pub(crate) narrowed: Vec<Vec<String>>,
     /// A file was changed that is part of the agent's prompt.
     pub(crate) is_brief_outdated: bool,
     /// Messages that tools enqueued and that no transaction has stored yet.
@@ -63,6 +65,7 @@ impl Default for Desk {
             place: None,
             model: String::new(),
             scope: Scope::default(),
+            narrowed: Vec::new(),
             is_brief_outdated: false,
             outbox: Vec::new(),
         }

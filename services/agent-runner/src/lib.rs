@@ -26,6 +26,7 @@
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
 //! | `subagents.rs` | making subagents, and announcing their ends |
+//! | `chains.rs` | several subagents, one after another and at once |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
 //! It is stateless: kill it, and another goes on with what it held.
@@ -40,6 +41,7 @@ mod agents;
 mod app;
 mod bounds;
 mod call;
+mod chains;
 mod command;
 mod compaction;
 mod config;

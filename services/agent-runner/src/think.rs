@@ -7,12 +7,12 @@ use holdfast_agent::{
     bootstrap::Audience,
     build,
     compact::{Overflow, Reason},
-    prompt::{Channel, Moment, Runtime, Setting},
+    prompt::{Channel, Moment, PromptMode, Runtime, Setting},
     subagent::SubagentTask,
 };
 use holdfast_llm::{OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{DmScope, Entry, Reply, SessionKind};
+use holdfast_types::{ContextOptions, DmScope, Entry, Reply, SessionKind, Strategy};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -119,7 +119,7 @@ impl Turn<'_> {
         if with_tools {
             let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
-            tools = match brief.tools {
+            tools = match brief.tools.as_ref().or(brief.context.include_tools.as_ref()) {
                 Some(_) => registry.specs(),
                 None => registry.offered(&allowed),
             };
@@ -135,6 +135,8 @@ impl Turn<'_> {
             tools: &tools,
             files: &brief.files,
             workspace: Some(WORKSPACE),
+            mode: mode(self.kind, brief.context.strategy),
+            memory: brief.context.include_memory,
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
@@ -152,6 +154,7 @@ impl Turn<'_> {
             model: &model,
             thinking: thinking.as_str(),
         });
+        let runtime = runtime.filter(|_| tells_runtime(&brief.context));
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
         let task = self.task.as_ref().map(|task| SubagentTask {
             task: Some(&task.task),
@@ -215,6 +218,19 @@ impl Turn<'_> {
             Intake::Hear(_) => false,
         }
     }
+}
+
+/// How much of the prompt there is (spec CTX-001).
+const fn mode(kind: SessionKind, strategy: Strategy) -> PromptMode {
+    match strategy {
+        Strategy::Lite => PromptMode::Lite,
+        Strategy::Full | Strategy::Custom => PromptMode::of(kind),
+    }
+}
+
+/// Whether the prompt says what runs the agent (spec CTX-002).
+fn tells_runtime(options: &ContextOptions) -> bool {
+    options.include_runtime.unwrap_or(options.strategy != Strategy::Lite)
 }
 
 /// Who reads along. Whose direct conversation it is nobody has told, so that it is taken for a

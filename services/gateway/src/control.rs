@@ -6,10 +6,12 @@
 
 mod accounts;
 mod agents;
+mod chains;
 mod files;
 mod keys;
 mod providers;
 mod routing;
+mod subagents;
 mod tenants;
 
 use std::collections::HashMap;
@@ -18,10 +20,11 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
+    agents_server::AgentsServer, chains_server::ChainsServer, channels_server::ChannelsServer,
+    files_server::FilesServer, keys_server::KeysServer, operations_server::OperationsServer,
     providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+    sessions_server::SessionsServer, subagents_server::SubagentsServer,
+    tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -69,6 +72,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
         .add_service(service!(SessionsServer, sessions::Handler))
+        .add_service(service!(SubagentsServer, subagents::Subagents))
+        .add_service(service!(ChainsServer, chains::Chains))
         .add_service(service!(OperationsServer, operations::Handler))
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod accounts;
 pub(crate) mod agents;
 pub(crate) mod audit;
 pub(crate) mod bindings;
+pub(crate) mod chains;
 pub(crate) mod identities;
 pub(crate) mod keys;
 pub(crate) mod providers;

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod agents;
+mod chains;
 mod keys;
 mod providers;
 mod routing;

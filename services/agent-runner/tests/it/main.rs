@@ -7,8 +7,11 @@
 )]
 
 mod answering;
+mod bundles;
+mod chains;
 mod commands;
 mod compacting;
+mod contexts;
 mod failing;
 mod first_run;
 mod flushing;

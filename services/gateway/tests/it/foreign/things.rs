@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-    table::{SECRETS, account, binding, identity, rules},
+    table::{SECRETS, account, binding, identity, put_chain, rules},
 };
 use crate::{
     arrivals::accept,
@@ -30,6 +30,7 @@ pub struct Things {
     pub peer: String,
     pub identity: String,
     pub rule_word: String,
+    pub chain: String,
     pub user: String,
     pub request_id: String,
     pub session: String,
@@ -52,6 +53,7 @@ impl Things {
             peer: name("peer"),
             identity: name("friend"),
             rule_word: name("word"),
+            chain: name("chain"),
             user: name("user"),
             request_id: name("request"),
             ..Self::default()
@@ -107,6 +109,8 @@ impl Things {
         let made: pb::CreateBindingResponse =
             ask(world, who, "Routing/CreateBinding", create).await?;
         self.binding = made.binding.context("no binding")?.id;
+        let put = put_chain(&self.chain);
+        let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
         let put = rules(self, &self.agent_name);
         let _: pb::PutRulesResponse = ask(world, who, "Routing/PutRules", put).await?;
         let _: pb::PutIdentityResponse =
