@@ -81,7 +81,7 @@ impl Chains for Inside {
         let Some(name) = name else { return Ok(Ok(mesh.list(call.tenant).await?)) };
         let asker =
             Asker { tenant: call.tenant, session: call.session, agent: call.agent, key: &call.key };
-        Ok(mesh.start(asker, name.trim(), &input).await?)
+        mesh.start(asker, name.trim(), &input).await
     }
 }
 

@@ -256,7 +256,7 @@ mod tests {
         ] {
             assert_eq!((scope.may_read(path), scope.may_write(path)), (read, write), "{path}");
         }
-        assert!(!scope.clone().may_write("x") && Scope::default().may_write("x"));
+        assert!(!scope.may_write("x") && Scope::default().may_write("x"));
         assert!(!Scope { write: Some(Vec::new()), ..Scope::default() }.may_write("x"));
         assert!(is_within(&[String::new()], "x"));
     }

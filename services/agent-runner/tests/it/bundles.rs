@@ -106,8 +106,14 @@ async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<
 
     let told = world.ask("s", "go").await?;
 
-    assert!(told.contains("b: error: `secret.txt` is outside of where you may look: docs"), "{told}");
-    assert!(told.contains("c: error: `docs/a.txt` is outside of where you may write: out"), "{told}");
+    assert!(
+        told.contains("b: error: `secret.txt` is outside of where you may look: docs"),
+        "{told}"
+    );
+    assert!(
+        told.contains("c: error: `docs/a.txt` is outside of where you may write: out"),
+        "{told}"
+    );
     assert_eq!(world.file("out/a.txt").await?.as_deref(), Some("x"));
     assert_eq!(world.file("docs/a.txt").await?, None);
     let listed = told.split("f: ").nth(1).unwrap_or_default();

@@ -88,7 +88,10 @@ impl Service for Subagents {
         let known = sessions.subagent(tenant, session).await.map_err(Error::from)?;
         match known.ok_or_else(|| no_subagent(session))?.outcome {
             None => {}
-            Some(_) => return Err(refuse("the subagent has ended: ask for another".into()).into()),
+            Some(_) => {
+                let told = "the subagent has ended: ask for another".to_owned();
+                return Err(Error::from(holdfast_session::Error::Conflict(told)).into());
+            }
         }
         let view = sessions.session(tenant, session).await.map_err(Error::from)?;
         let message = NewMessage {

@@ -126,10 +126,10 @@ fn others() -> Vec<Try> {
             bytes(pb::ListSubagentsRequest { session, ..Default::default() })
         }),
         ("Subagents/StopSubagent", Is::Found, |of| {
-            bytes(pb::StopSubagentRequest { session: of.session.clone() })
+            bytes(pb::StopSubagentRequest { session: of.subagent.clone() })
         }),
         ("Subagents/SendToSubagent", Is::Found, |of| {
-            let (session, text) = (of.session.clone(), "history".into());
+            let (session, text) = (of.subagent.clone(), "history".into());
             bytes(pb::SendToSubagentRequest { session, text, ..Default::default() })
         }),
         ("Chains/ListChains", Is::Shown, |_| bytes(pb::ListChainsRequest {})),

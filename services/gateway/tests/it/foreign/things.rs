@@ -1,8 +1,13 @@
 //! Something of each kind, of one tenant: what the other one asks for.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
-use holdfast_types::{AccountId, AgentId, DeliveryId, KeyId, MessageId, RunId, SessionId};
+use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_types::{
+    AccountId, AgentId, AgentName, DeliveryId, KeyId, MessageId, RunId, SessionId, SessionKey,
+};
 use prost::Message;
 use uuid::Uuid;
 
@@ -31,6 +36,7 @@ pub struct Things {
     pub identity: String,
     pub rule_word: String,
     pub chain: String,
+    pub subagent: String,
     pub user: String,
     pub request_id: String,
     pub session: String,
@@ -69,6 +75,7 @@ impl Things {
             account: AccountId::generate().to_string(),
             binding: Uuid::now_v7().to_string(),
             session: SessionId::generate().to_string(),
+            subagent: SessionId::generate().to_string(),
             session_key: format!("agent:{}:api:{}", named.agent_name, named.user),
             message: MessageId::generate().to_string(),
             run: RunId::generate().to_string(),
@@ -156,6 +163,32 @@ impl Things {
         let sent: pb::ListDeliveriesResponse =
             ask(world, who, "Operations/ListDeliveries", list).await?;
         self.delivery = sent.deliveries.first().context("no delivery")?.id.clone();
+        self.spawn(world).await
+    }
+
+    /// A subagent that has ended.
+    async fn spawn(&mut self, world: &World) -> anyhow::Result<()> {
+        let new = NewSubagent {
+            parent: self.session.parse()?,
+            key: SessionKey::subagent(&AgentName::new(&self.agent_name), "annas")?,
+            agent: self.agent.parse()?,
+            label: "annas subagent".into(),
+            task: "annas task".into(),
+            model: None,
+            cleanup: Cleanup::Keep,
+            wall: Duration::from_secs(600),
+            max_steps: None,
+            max_tokens: None,
+            most: 8,
+            given: Given::default(),
+            awaited: None,
+            place: None,
+            trace: None,
+        };
+        let (session, task) = world.sessions.spawn(world.anna.id, new).await?;
+        world.follow(&world.anna, &task.message.to_string()).await?;
+        world.sessions.settle_subagent(world.anna.id, session).await?;
+        self.subagent = session.to_string();
         Ok(())
     }
 
@@ -203,13 +236,14 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 9] {
+    fn ids(&self) -> [&str; 10] {
         [
             &self.agent,
             &self.key,
             &self.account,
             &self.binding,
             &self.session,
+            &self.subagent,
             &self.message,
             &self.run,
             &self.dead_letter,
