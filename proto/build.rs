@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "messages",
     "sessions",
     "control",
@@ -14,6 +14,7 @@ const FILES: [&str; 9] = [
     "models",
     "operations",
     "policies",
+    "subagents",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

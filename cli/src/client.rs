@@ -19,6 +19,8 @@ routing_client::RoutingClient,
 sessions_client::SessionsClient,
 tenants_client::TenantsClient,
 connections_client::ConnectionsClient,
+chains_client::ChainsClient,
+subagents_client::SubagentsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -102,6 +104,14 @@ impl Client {
 
     pub fn policies(&self) -> PoliciesClient<Channel> {
         PoliciesClient::new(self.channel.clone())
+    }
+
+    pub fn subagents(&self) -> SubagentsClient<Channel> {
+        SubagentsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
+    }
+
+    pub fn chains(&self) -> ChainsClient<Channel> {
+        ChainsClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

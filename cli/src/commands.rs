@@ -5,6 +5,7 @@
 
 mod agents;
 mod budgets;
+mod chains;
 mod channels;
 mod connections;
 mod credentials;
@@ -21,6 +22,7 @@ mod routing;
 mod runs;
 mod sessions;
 mod status;
+mod subagents;
 mod tenants;
 mod tools;
 mod usage;
@@ -44,6 +46,9 @@ pub enum Caller {
     /// Look at and change what agents know and are: their files
     #[command(subcommand)]
     Files(files::Files),
+    /// Write down who does what after whom
+    #[command(subcommand)]
+    Chains(chains::Chains),
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
@@ -104,6 +109,7 @@ impl Caller {
             Self::Runs(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
+            Self::Chains(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Credentials(command) => command.run(client, screen).await,
             Self::Models(command) => command.run(client, screen).await,

@@ -4,12 +4,12 @@ mod template;
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    Agent, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, ListAgentsRequest,
+    Agent, Bundle, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, ListAgentsRequest,
     UpdateAgentRequest,
 };
 use serde_json::{Value, json};
 
-use super::{given, view::time};
+use super::{given, subagents::Subagents, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "description", "id"];
@@ -40,6 +40,9 @@ pub enum Agents {
         #[command(flatten)]
         changes: Box<Changes>,
     },
+    /// What agents have others do for them: list, stop, send
+    #[command(subcommand)]
+    Runs(Subagents),
     /// Delete an agent
     Delete {
         /// Its name or id
@@ -86,6 +89,30 @@ pub struct Changes {
     /// Models that are asked in turn if its own does not answer, separated by commas; or `none`
     #[arg(long, value_delimiter = ',')]
     fallbacks: Option<Vec<String>>,
+    /// How much its prompt holds
+    #[arg(long, value_parser = ["full", "lite", "custom"])]
+    context: Option<String>,
+    /// The only tools that its prompt offers, separated by commas; `all` for all
+    #[arg(long, value_delimiter = ',')]
+    context_tools: Option<Vec<String>>,
+    /// Tools that its prompt does not offer, separated by commas; `none` for none
+    #[arg(long, value_delimiter = ',')]
+    context_without_tools: Option<Vec<String>>,
+    /// The only skills that its prompt tells of, separated by commas; `all` for all
+    #[arg(long, value_delimiter = ',')]
+    context_skills: Option<Vec<String>>,
+    /// Skills that its prompt does not tell of, separated by commas; `none` for none
+    #[arg(long, value_delimiter = ',')]
+    context_without_skills: Option<Vec<String>>,
+    /// Whether its prompt holds what it noted: yes, no, or auto
+    #[arg(long, value_parser = ["yes", "no", "auto"])]
+    context_memory: Option<String>,
+    /// Whether its prompt says what runs it: yes, no, or auto
+    #[arg(long, value_parser = ["yes", "no", "auto"])]
+    context_runtime: Option<String>,
+    /// A set of tools for its subagents, as `name=tool,tool`; `name=` removes it
+    #[arg(long = "bundle")]
+    bundles: Vec<String>,
 }
 
 impl Agents {
@@ -113,6 +140,7 @@ impl Agents {
                 let changed = client.answer(client.agents().update_agent(request).await)?.agent;
                 screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
             }
+            Self::Runs(command) => command.run(client, screen).await,
             Self::Delete { agent } => {
                 let request = client.request(DeleteAgentRequest { agent: agent.clone() });
                 client.answer(client.agents().delete_agent(request).await)?;
@@ -164,8 +192,64 @@ impl Changes {
             agent.fallbacks = if fallbacks == ["none"] { Vec::new() } else { fallbacks };
         }
         agent.is_default |= self.default;
+        for bundle in self.bundles {
+            let (name, tools) = bundle.split_once('=').ok_or_else(|| {
+                Error::Usage(format!("`{bundle}` is no bundle: write `name=tool,tool`"))
+            })?;
+            agent.bundles.retain(|known| known.name != name);
+            let tools: Vec<String> =
+                tools.split(',').filter(|tool| !tool.is_empty()).map(str::to_owned).collect();
+            if !tools.is_empty() {
+                agent.bundles.push(Bundle { name: name.to_owned(), tools });
+            }
+        }
+        let mut context = agent.context.take().unwrap_or_default();
+        if let Some(strategy) = self.context {
+            context.strategy = strategy;
+        }
+        for (list, said, nothing) in [
+            (&mut context.include_tools, self.context_tools, "all"),
+            (&mut context.exclude_tools, self.context_without_tools, "none"),
+            (&mut context.include_skills, self.context_skills, "all"),
+            (&mut context.exclude_skills, self.context_without_skills, "none"),
+        ] {
+            if let Some(said) = said {
+                *list = if said == [nothing] { Vec::new() } else { said };
+            }
+        }
+        for (field, said) in [
+            (&mut context.include_memory, self.context_memory),
+            (&mut context.include_runtime, self.context_runtime),
+        ] {
+            if let Some(said) = said {
+                *field = match said.as_str() {
+                    "yes" => Some(true),
+                    "no" => Some(false),
+                    _ => None,
+                };
+            }
+        }
+        agent.context = Some(context);
         Ok(agent)
     }
+}
+
+fn context(agent: &Agent) -> Value {
+    let options = agent.context.clone().unwrap_or_default();
+    json!({
+        "strategy": options.strategy,
+        "include_tools": options.include_tools,
+        "exclude_tools": options.exclude_tools,
+        "include_skills": options.include_skills,
+        "exclude_skills": options.exclude_skills,
+        "include_memory": options.include_memory,
+        "include_runtime": options.include_runtime,
+    })
+}
+
+fn bundles(agent: &Agent) -> Value {
+    let bundles = agent.bundles.iter().map(|bundle| (bundle.name.clone(), json!(bundle.tools)));
+    Value::Object(bundles.collect())
 }
 
 fn view(agent: &Agent) -> Value {
@@ -184,6 +268,8 @@ fn view(agent: &Agent) -> Value {
         "tools": agent.tools,
         "spawns": agent.spawns,
         "fallbacks": agent.fallbacks,
+        "context": context(agent),
+        "bundles": bundles(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })
@@ -214,7 +300,40 @@ mod tests {
 
         let changed = line.changes.apply(agent.clone()).unwrap();
 
-        let expected = Agent { model: "demo:demo".to_owned(), tools: Vec::new(), ..agent };
+        let context = Some(holdfast_proto::gateway::v1::ContextOptions::default());
+        let expected = Agent { model: "demo:demo".to_owned(), tools: Vec::new(), context, ..agent };
         assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn what_the_prompt_holds_and_bundles_are_set_and_taken_back() {
+        let apply = |agent: Agent, line: &[&str]| {
+            let line: Vec<&str> = [&["x"], line].concat();
+            Line::parse_from(line).changes.apply(agent)
+        };
+        let set = [
+            "--context",
+            "custom",
+            "--context-without-tools",
+            "exec,process",
+            "--context-memory",
+            "no",
+            "--bundle",
+            "look=read,list_files",
+        ];
+        let changed = apply(Agent::default(), &set).unwrap();
+        let context = changed.context.clone().unwrap_or_default();
+        assert_eq!(context.strategy, "custom");
+        assert_eq!(context.exclude_tools, ["exec", "process"]);
+        assert_eq!(context.include_memory, Some(false));
+        assert_eq!(changed.bundles[0].tools, ["read", "list_files"]);
+
+        let back =
+            ["--context-without-tools", "none", "--context-memory", "auto", "--bundle", "look="];
+        let changed = apply(changed, &back).unwrap();
+        let context = changed.context.unwrap_or_default();
+        assert_eq!((context.exclude_tools.len(), context.include_memory), (0, None));
+        assert!(changed.bundles.is_empty());
+        assert!(apply(Agent::default(), &["--bundle", "look"]).is_err());
     }
 }

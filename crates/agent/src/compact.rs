@@ -18,7 +18,9 @@
 //! | `prompt` | what is the summariser asked? |
 //! | `plan` | what is kept, what is summarised? |
 //! | `stages` | what is asked next, and what comes of it? |
+//! | `flush` | what does the model read while it writes memory down? |
 
+mod flush;
 mod measure;
 mod plan;
 mod prompt;
@@ -28,6 +30,7 @@ mod stages;
 mod tests;
 mod trigger;
 
+pub use flush::{FLUSH_TOOLS, flush_begins, flush_messages, flush_rounds, flushes, is_flushing};
 pub use measure::{
     BASE_CHUNK_RATIO, Budget, DEFAULT_CONTEXT_TOKENS, MIN_CHUNK_RATIO, RESERVE_TOKENS,
     SAFETY_MARGIN, compute_adaptive_chunk_ratio,

@@ -2,20 +2,18 @@
 //!
 //! | module | question |
 //! |---|---|
-//! | `options` | what may be chosen? |
 //! | `choice` | which blocks, tools and skills does a choice come to? |
 //! | `order` | what stands after what? |
 //! | `hygiene` | is a list of messages from elsewhere fit for a provider? |
 
 mod choice;
 mod hygiene;
-mod options;
 mod order;
 
 pub use choice::{Available, Block, Blocks, Choice, choose, wants_recommendations};
+pub use holdfast_types::{ContextOptions, Strategy};
 pub use hygiene::sanitised;
 #[cfg(test)]
 pub(crate) use hygiene::tests as tests_of_hygiene;
-pub use options::{ContextOptions, Strategy};
 pub(crate) use order::introduced;
 pub use order::{SEPARATOR, system_text, with_current};

@@ -11,6 +11,8 @@
 //! | `step` | what is to be done next? |
 //! | `prompt` | what is the model told? |
 //! | `bootstrap` | which files make an agent, and who sees them? |
+//! | `bundle` | which tools is a subagent given by a name? |
+//! | `chain` | what is next once a step of a chain has ended? |
 //! | `subagent` | what are a subagent and its requester told? |
 //! | `history` | what of the journal does it see? |
 //! | `outcome` | what came of the turn? |
@@ -20,6 +22,8 @@
 //! | `recommend` | which skills are worth a look for a message? |
 
 pub mod bootstrap;
+pub mod bundle;
+pub mod chain;
 pub mod compact;
 pub mod context;
 mod history;

@@ -77,7 +77,8 @@ pub enum Step<'j> {
 pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effect) -> Step<'_> {
     let turn = turn::open(journal);
     let Some(last) = LastThought::of(turn) else {
-        return if turn.iter().any(turn::asks) { Step::Think } else { Step::Rest };
+        let is_asked = turn.iter().any(turn::asks) || turn::flush(turn).is_some();
+        return if is_asked { Step::Think } else { Step::Rest };
     };
     if last.earlier > limits.calls {
         return Step::Halt;
@@ -109,7 +110,7 @@ struct LastThought<'j> {
 impl<'j> LastThought<'j> {
     fn of(turn: &'j [Entry]) -> Option<Self> {
         let mut last: Option<Self> = None;
-        for entry in turn {
+        for entry in turn::deciding(turn) {
             match entry {
                 Entry::Thought { calls, .. } => {
                     let earlier = last.map_or(0, |last| last.earlier + last.calls.len());
@@ -304,6 +305,35 @@ mod tests {
 
         assert_eq!(step(&[&spoke[..], &[noted(Note::DeadlinePassed)]].concat()), Step::Think);
         assert_eq!(step(&[&spoke[..], &[noted(Note::Summary)]].concat()), Step::Rest);
+    }
+
+    #[test]
+    fn what_is_called_while_memory_is_written_down_is_made_and_counts_for_nothing_after() {
+        let mut journal = vec![heard(1, "hi"), thought("", &[("a", "read")]), returned("a")];
+        journal.push(noted(Note::Flush));
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(thought("", &[("b", "write"), ("c", "write"), ("d", "write")]));
+        assert_eq!(calls(&journal), ["b"]);
+        journal.extend([returned("b"), returned("c"), returned("d")]);
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(noted(Note::Flushed));
+        assert_eq!(step(&journal), Step::Think);
+        journal.push(thought("", &[("e", "act"), ("f", "act")]));
+        assert_eq!(calls(&journal), ["e"]);
+        journal.extend([returned("e"), returned("f"), thought("done", &[])]);
+        assert_eq!(step(&journal), Step::Rest);
+    }
+
+    #[test]
+    fn a_turn_that_is_cancelled_while_memory_is_written_down_rests() {
+        let begun = [heard(1, "hi"), noted(Note::Flush), thought("", &[("a", "write")])];
+
+        let ended = [&begun[..], &[noted(Note::Cancelled)]].concat();
+
+        assert_eq!(step(&ended), Step::Rest);
+        assert_eq!(step(&[&ended[..], &[heard(2, "again")]].concat()), Step::Think);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             Note::Interrupted | Note::Cancelled | Note::Failed | Note::Command | Note::Reset => {
                 true
             }
-            Note::DeadlinePassed | Note::Summary => false,
+            Note::DeadlinePassed | Note::Summary | Note::Flush | Note::Flushed => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }
@@ -33,6 +33,39 @@ pub(crate) fn asks(entry: &Entry) -> bool {
 pub(crate) fn open(journal: &[Entry]) -> &[Entry] {
     let start = journal.iter().rposition(ends).map_or(0, |end| end + 1);
     &journal[start..]
+}
+
+/// Whether memory is being written down after an entry, if it was so before: see [`Note::Flush`].
+pub(crate) fn is_flushing_after(entry: &Entry, before: bool) -> bool {
+    match entry {
+        Entry::Noted { note: Note::Flush, .. } => true,
+        Entry::Noted { note: Note::Flushed, .. } => false,
+        entry => before && !ends(entry),
+    }
+}
+
+/// Where in a turn the flush begins that is open, if one is: the place of its note.
+pub(crate) fn flush(turn: &[Entry]) -> Option<usize> {
+    let is_mark = |entry: &Entry| match entry {
+        Entry::Noted { note, .. } => matches!(note, Note::Flush | Note::Flushed),
+        Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. } => false,
+    };
+    let last = turn.iter().rposition(is_mark)?;
+    is_flushing_after(&turn[last], false).then_some(last)
+}
+
+/// What of a turn decides its next step: what was thought and called while memory was written down
+/// does not, once that is over; until then nothing else does.
+pub(crate) fn deciding(turn: &[Entry]) -> impl Iterator<Item = &Entry> {
+    let own = flush(turn).map_or(turn, |flush| &turn[flush + 1..]);
+    let mut aside = false;
+    own.iter().filter(move |entry| {
+        aside = is_flushing_after(entry, aside);
+        !aside
+    })
 }
 
 /// Whether a turn is open: something was asked, or thought, and is not finished.

@@ -1,6 +1,8 @@
 //! An assistant of a tenant: data, not a process.
 
-use holdfast_types::{AgentId, AgentName, DmScope, GroupScope, ModelId, QueueMode};
+use std::collections::BTreeMap;
+
+use holdfast_types::{AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -11,6 +13,7 @@ const LONGEST_INSTRUCTIONS: usize = 100_000;
 const LONGEST_DEBOUNCE_MS: u32 = 60_000;
 const MOST_TOOLS: usize = 200;
 const MOST_FALLBACKS: usize = 5;
+const MOST_BUNDLES: usize = 32;
 const LONGEST_TOOL: usize = 128;
 
 /// What the agent that every new tenant gets is told (spec RTE-007, RTE-018).
@@ -50,6 +53,10 @@ pub struct Settings {
     /// Models that are asked in turn if its own does not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fallbacks: Vec<String>,
+    /// What its prompt holds.
+    pub context: ContextOptions,
+    /// Sets of tools that its subagents may be given, by name, besides those that are shipped.
+    pub bundles: BTreeMap<String, Vec<String>>,
 }
 
 impl Default for Settings {
@@ -63,6 +70,8 @@ impl Default for Settings {
             tools: None,
             spawns: Vec::new(),
             fallbacks: Vec::new(),
+            context: ContextOptions::default(),
+            bundles: BTreeMap::new(),
         }
     }
 }
@@ -180,6 +189,23 @@ impl Settings {
                 self.fallbacks.len()
             )));
         }
+        let context = &self.context;
+        for list in [&context.include_tools, &context.exclude_tools] {
+            check_tools(list.as_deref())?;
+        }
+        for list in [&context.include_skills, &context.exclude_skills] {
+            check_tools(list.as_deref())?;
+        }
+        if self.bundles.len() > MOST_BUNDLES {
+            return Err(Error::Invalid(format!(
+                "an agent has {MOST_BUNDLES} bundles at most, and this one {}",
+                self.bundles.len()
+            )));
+        }
+        for (name, tools) in &self.bundles {
+            check_tools(Some(std::slice::from_ref(name)))?;
+            check_tools(Some(tools))?;
+        }
         check_tools(self.tools.as_deref())
     }
 }
@@ -250,6 +276,10 @@ mod tests {
             NewAgent { model: Some("gpt-5".into()), ..NewAgent::main() },
             settings(Settings { debounce_ms: 60_001, ..Settings::default() }),
             settings(Settings { time_zone: "Mars/Olympus".into(), ..Settings::default() }),
+            settings(Settings {
+                bundles: [("two words".to_owned(), Vec::new())].into(),
+                ..Settings::default()
+            }),
             tools(""),
             tools("two words"),
         ] {

@@ -26,6 +26,7 @@
 
 mod append;
 mod care;
+mod chains;
 mod claim;
 mod complete;
 mod deliver;
@@ -40,11 +41,13 @@ mod sessions;
 mod settings;
 mod spending;
 mod subagents;
+mod summary;
 mod sweep;
 mod tails;
 mod view;
 
 pub use care::Gauges;
+pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
 pub use error::Error;
@@ -58,6 +61,10 @@ pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
 pub use spending::{Charge, Spending, Spent, UsageLine};
-pub use subagents::{ANNOUNCED, Announced, Cleanup, NewSubagent, Subagent, SubagentOutcome};
+pub use subagents::{
+    ANNOUNCED, Announced, ChainPlace, Cleanup, Given, NewSubagent, Subagent, SubagentFilter,
+    SubagentOutcome,
+};
+pub use summary::{NewSummary, Summarised};
 pub use sweep::{ATTEMPTS, SUSPECT};
 pub use view::SessionFilter;

@@ -15,9 +15,10 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    AgentId, Body, QueueMode, SessionId, SessionKey, SessionKind, SessionSettings, Source, Target,
-    TenantId,
+    AgentId, Body, QueueMode, RunId, SessionId, SessionKey, SessionKind, SessionSettings, Source,
+    Target, TenantId,
 };
+use jiff::Timestamp;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
@@ -29,6 +30,10 @@ use crate::{
 /// The event's name under which an end is announced.
 pub const ANNOUNCED: &str = "subagent";
 
+/// For how long a call that waits for an end may be lost before the session is told instead: longer
+/// than it takes another runner to make the call again.
+const GRACE: Duration = Duration::from_secs(90);
+
 /// What becomes of a subagent's session once its end was announced.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Cleanup {
@@ -37,6 +42,30 @@ pub enum Cleanup {
     Keep,
     /// It goes.
     Delete,
+}
+
+/// What a subagent is given of tools and files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The set of tools, by name; empty is none in particular.
+    pub bundle: String,
+    /// What that came to; `None` is all that its agent has.
+    pub tools: Option<Vec<String>>,
+    /// Where its file tools may look; `None` is everywhere.
+    pub fs_read: Option<Vec<String>>,
+    /// Where they may change something.
+    pub fs_write: Option<Vec<String>>,
+}
+
+/// Where in a run of a chain a subagent stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainPlace {
+    /// The run.
+    pub run: RunId,
+    /// The stage, from 0.
+    pub stage: i32,
+    /// The step, by name.
+    pub step: String,
 }
 
 /// A subagent to be.
@@ -64,6 +93,13 @@ pub struct NewSubagent {
     pub max_tokens: Option<i64>,
     /// How many subagents of its parent may run at once.
     pub most: i64,
+    /// What it is given of tools and files.
+    pub given: Given,
+    /// How long the call that asks for it waits for its end from now on, if it does: that is told
+    /// of it then, and not the session.
+    pub awaited: Option<Duration>,
+    /// Where in a chain it stands, if it does.
+    pub place: Option<ChainPlace>,
     /// The trace that it belongs to.
     pub trace: Option<String>,
 }
@@ -130,6 +166,25 @@ pub struct Subagent {
     pub tokens: i64,
     /// How long it took, or has taken so far.
     pub took: Duration,
+    /// What it is given of tools and files.
+    pub given: Given,
+    /// Where in a chain it stands, if it does.
+    pub place: Option<ChainPlace>,
+    /// Its session's key; empty once that is gone.
+    pub key: String,
+    /// When it began.
+    pub started_at: Timestamp,
+}
+
+/// Which subagents to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SubagentFilter {
+    /// Of this session only.
+    pub parent: Option<SessionId>,
+    /// Only those that have not ended.
+    pub open: bool,
+    /// How many; those made last come first.
+    pub most: i64,
 }
 
 /// What announcing came to.
@@ -157,6 +212,22 @@ struct Row {
     tokens: i64,
     took_secs: f64,
     announced: bool,
+    heard: bool,
+    bundle: String,
+    tools: Option<Vec<String>>,
+    fs_read: Option<Vec<String>>,
+    fs_write: Option<Vec<String>>,
+    chain_run_id: Option<Uuid>,
+    stage: Option<i32>,
+    step: Option<String>,
+    key: String,
+    started_us: i64,
+}
+
+impl Row {
+    fn is_new(&self) -> bool {
+        self.outcome.is_some() && !self.announced
+    }
 }
 
 /// What is asked of subagents, with the words that say of which.
@@ -169,7 +240,12 @@ macro_rules! subagent {
                     outcome, result, error, tokens,
                     extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
                         as took_secs,
-                    announced_at is not null as announced
+                    announced_at is not null as announced, heard_at is not null as heard,
+                    bundle, tools, fs_read, fs_write, chain_run_id, stage, step,
+                    coalesce((select s.key from session.sessions s
+                              where s.tenant_id = subagents.tenant_id
+                                and s.session_id = subagents.session_id), '') as key,
+                    (extract(epoch from started_at) * 1000000)::bigint as started_us
              from session.subagents where tenant_id = $1 and ",
             $which
         )
@@ -200,9 +276,11 @@ impl Sessions {
                 select $1, session_id from made)
             insert into session.subagents
                 (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
-                 deadline_at)
+                 deadline_at, bundle, tools, fs_read, fs_write, awaited_until, chain_run_id, stage,
+                 step)
             select $1, session_id, $5, $6, $8, $9, $10, $11,
-                   clock_timestamp() + $12 * interval '1 second'
+                   clock_timestamp() + $12 * interval '1 second', $13, $14, $15, $16,
+                   clock_timestamp() + $17 * interval '1 second', $18, $19, $20
             from made";
         const RUNNING: &str = "
             select count(*) from session.subagents
@@ -242,6 +320,14 @@ impl Sessions {
                 .bind(new.max_steps)
                 .bind(new.max_tokens)
                 .bind(new.wall.as_secs_f64())
+                .bind(&new.given.bundle)
+                .bind(&new.given.tools)
+                .bind(&new.given.fs_read)
+                .bind(&new.given.fs_write)
+                .bind(new.awaited.map(|wait| (wait + GRACE).as_secs_f64()))
+                .bind(new.place.as_ref().map(|place| place.run.as_uuid()))
+                .bind(new.place.as_ref().map(|place| place.stage))
+                .bind(new.place.as_ref().map(|place| place.step.as_str()))
                 .execute(tx.conn())
                 .await?;
             tx.commit().await?;
@@ -298,7 +384,10 @@ impl Sessions {
         const SQL: &str = "
             select a.tenant_id, a.session_id from session.subagents a
             where a.announced_at is null and (
-                a.outcome is not null or a.deadline_at < clock_timestamp()
+                case when a.heard_at is not null
+                    then a.heard_at < clock_timestamp() - interval '2 minutes'
+                    else coalesce(a.awaited_until < clock_timestamp(), true) end)
+              and (a.outcome is not null or a.deadline_at < clock_timestamp()
                 or exists (select from session.inbox i
                            where i.session_id = a.session_id and i.tenant_id = a.tenant_id
                              and i.seq = 1 and i.state in ('done', 'dead')))
@@ -323,26 +412,16 @@ impl Sessions {
         session: SessionId,
         tell: impl FnOnce(&Subagent) -> String + Send,
     ) -> Result<Option<Announced>, Error> {
-        const DONE: &str = "
-            update session.subagents set announced_at = clock_timestamp()
-            where tenant_id = $1 and session_id = $2";
-
-        let Some(row) = self.close_subagent(tenant, session).await? else { return Ok(None) };
-        let delete = row.cleanup == "delete";
+        let row = self.close_subagent(tenant, session).await?;
+        let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
+        let (delete, heard) = (row.cleanup == "delete", row.heard);
         let ended = Subagent::from(row);
-        let mut announced = Announced::default();
-        if ended.outcome == Some(SubagentOutcome::Timeout) {
-            announced.running = match self.cancel(tenant, session).await {
-                Err(Error::NotFound { .. }) => None,
-                cancelled => cancelled?,
-            };
-        }
-        if let Some(message) = self.announcement(tenant, &ended, tell).await? {
+        let mut announced =
+            Announced { running: self.halt(tenant, &ended).await?, ..Announced::default() };
+        if !heard && let Some(message) = self.announcement(tenant, &ended, tell).await? {
             announced.accepted = Some(self.ingest(tenant, message).await?);
         }
-        let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(DONE).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
-        tx.commit().await?;
+        self.announced(tenant, session).await?;
         if delete && announced.running.is_none() {
             match self.delete(tenant, session).await {
                 // It goes once what runs in it has ended, by hand.
@@ -353,7 +432,155 @@ impl Sessions {
         Ok(Some(announced))
     }
 
-    /// Writes down how a subagent ended, once; `None` if it has not, or it was announced.
+    /// Writes down how a subagent ended that belongs to a chain, without telling anyone; `None` if it
+    /// has not ended, or [was dealt with](Self::announced).
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn settle_subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<(Subagent, Option<Running>)>, Error> {
+        let row = self.close_subagent(tenant, session).await?;
+        let Some(row) = row.filter(Row::is_new) else { return Ok(None) };
+        let ended = Subagent::from(row);
+        let running = self.halt(tenant, &ended).await?;
+        Ok(Some((ended, running)))
+    }
+
+    /// How a subagent ended, for the call that waits for it; `None` if it has not. The call is
+    /// waited for a moment longer in that case, and in the other the session is not told again.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn await_subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Subagent>, Error> {
+        const SQL: &str = "
+            update session.subagents
+            set awaited_until = clock_timestamp() + $3 * interval '1 second',
+                heard_at = case when outcome is null then null
+                                else coalesce(heard_at, clock_timestamp()) end
+            where tenant_id = $1 and session_id = $2 and announced_at is null";
+        let row = self.close_subagent(tenant, session).await?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(GRACE.as_secs_f64())
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(row.filter(|row| row.outcome.is_some()).map(Subagent::from))
+    }
+
+    /// Waits for a subagent no more: its end is announced to its session.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn leave_subagent(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.subagents set awaited_until = null
+            where tenant_id = $1 and session_id = $2 and heard_at is null";
+        self.change_subagent(SQL, tenant, session).await
+    }
+
+    /// Ends a subagent that has not ended, and says who runs it. Its end is announced as an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is none; [`Error::Conflict`] if it has ended.
+    pub async fn stop_subagent(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<Running>, Error> {
+        const SQL: &str = "
+            update session.subagents
+            set outcome = 'error', error = 'stopped', finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and outcome is null";
+        let known = self.subagent_row(tenant, session).await?;
+        match known.ok_or_else(|| no_subagent(session))?.outcome {
+            None => self.change_subagent(SQL, tenant, session).await?,
+            Some(outcome) => {
+                return Err(Error::Conflict(format!(
+                    "the subagent has ended already (`{outcome}`)"
+                )));
+            }
+        }
+        match self.cancel(tenant, session).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            cancelled => cancelled,
+        }
+    }
+
+    /// Notes that a subagent's end was dealt with.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn announced(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.subagents set announced_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2";
+        self.change_subagent(SQL, tenant, session).await
+    }
+
+    /// Subagents of a tenant.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn list_subagents(
+        &self,
+        tenant: TenantId,
+        filter: &SubagentFilter,
+    ) -> Result<Vec<Subagent>, Error> {
+        const SQL: &str = subagent!(
+            "($2::uuid is null or parent_id = $2) and (not $3 or outcome is null)
+             order by started_at desc limit $4"
+        );
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(filter.parent.map(SessionId::as_uuid))
+            .bind(filter.open)
+            .bind(filter.most)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(Subagent::from).collect())
+    }
+
+    async fn change_subagent(
+        &self,
+        sql: &'static str,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(sql).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Cancels what still runs of a subagent whose time was over, and says who runs it.
+    async fn halt(&self, tenant: TenantId, ended: &Subagent) -> Result<Option<Running>, Error> {
+        if ended.outcome != Some(SubagentOutcome::Timeout) {
+            return Ok(None);
+        }
+        match self.cancel(tenant, ended.session).await {
+            Err(Error::NotFound { .. }) => Ok(None),
+            cancelled => cancelled,
+        }
+    }
+
+    /// Writes down how a subagent ended, once, if it has; `None` if there is none.
     async fn close_subagent(
         &self,
         tenant: TenantId,
@@ -387,8 +614,7 @@ impl Sessions {
         let mut tx = self.pools.tenant(tenant).await?;
         sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
         tx.commit().await?;
-        let row = self.subagent_row(tenant, session).await?;
-        Ok(row.filter(|row| row.outcome.is_some() && !row.announced))
+        self.subagent_row(tenant, session).await
     }
 
     async fn subagent_row(
@@ -407,6 +633,23 @@ impl Sessions {
         Ok(row)
     }
 
+    /// The subagents of a run of a chain, those made first first.
+    pub(crate) async fn chain_steps(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<Vec<Subagent>, Error> {
+        const SQL: &str = subagent!("chain_run_id = $2 order by stage, started_at, session_id");
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(run.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(Subagent::from).collect())
+    }
+
     /// The message to the session that asked; `None` if that is gone.
     async fn announcement(
         &self,
@@ -414,21 +657,35 @@ impl Sessions {
         ended: &Subagent,
         tell: impl FnOnce(&Subagent) -> String,
     ) -> Result<Option<NewMessage>, Error> {
-        let parent = match self.session(tenant, ended.parent).await {
+        let key = ended.session.to_string();
+        self.notice(tenant, ended.parent, ANNOUNCED, key, tell(ended)).await
+    }
+
+    /// An event for a session, whose answer goes where the session was last spoken to; `None` if it
+    /// is gone.
+    pub(crate) async fn notice(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        event: &str,
+        idem_key: String,
+        text: String,
+    ) -> Result<Option<NewMessage>, Error> {
+        let parent = match self.session(tenant, session).await {
             Err(Error::NotFound { .. }) => return Ok(None),
             parent => parent?,
         };
-        let key: SessionKey = parent.key.parse().map_err(|_| no_session(ended.parent))?;
+        let key: SessionKey = parent.key.parse().map_err(|_| no_session(session))?;
         // Between agents nothing goes to a channel by itself.
         let target: Option<Target> =
             parent.last_target.filter(|_| key.kind() != SessionKind::Subagent);
-        let body = Body { event: Some(ANNOUNCED.to_owned()), ..Body::text(tell(ended)) };
+        let body = Body { event: Some(event.to_owned()), ..Body::text(text) };
         Ok(Some(NewMessage {
             key,
             agent: parent.agent,
             label: None,
-            source: Source::Internal(ANNOUNCED.to_owned()),
-            idem_key: ended.session.to_string(),
+            source: Source::Internal(event.to_owned()),
+            idem_key,
             body,
             target,
             mode: QueueMode::Steer,
@@ -454,8 +711,25 @@ impl From<Row> for Subagent {
             error: row.error,
             tokens: row.tokens,
             took: secs(row.took_secs),
+            given: Given {
+                bundle: row.bundle,
+                tools: row.tools,
+                fs_read: row.fs_read,
+                fs_write: row.fs_write,
+            },
+            place: row.chain_run_id.zip(row.stage).map(|(run, stage)| ChainPlace {
+                run: run.into(),
+                stage,
+                step: row.step.unwrap_or_default(),
+            }),
+            key: row.key,
+            started_at: Timestamp::from_microsecond(row.started_us).unwrap_or_default(),
         }
     }
+}
+
+fn no_subagent(session: SessionId) -> Error {
+    Error::NotFound { what: "subagent", name: session.to_string() }
 }
 
 /// The message that gives a subagent its task.

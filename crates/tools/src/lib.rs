@@ -38,6 +38,7 @@ mod commands;
 mod browser;
 #[cfg(feature = "connections")]
 mod connected;
+mod chains;
 mod disclosure;
 mod dynamic;
 mod files;
@@ -70,6 +71,7 @@ pub use commands::{
 pub use browser::Browser;
 #[cfg(feature = "connections")]
 pub use connected::{Calendar, Connections, Email, Notion, Opened};
+pub use chains::{ChainRun, Chains};
 pub use disclosure::DIRECT;
 pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
@@ -91,7 +93,9 @@ pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;
 pub use studio::{Made, Speaker, Speech, Studio};
-pub use subagents::{SessionsSend, SessionsSpawn, Spawned, Subagents, Wanted};
+pub use subagents::{
+    Ended, SessionsSend, SessionsSpawn, Spawned, SubagentLine, Subagents, SubagentsTool, Wanted,
+};
 pub use tool::{Call, Tool, ToolError};
 pub use tts::{Spoken, Tts, spoken};
 pub use untrusted::{clean, untrusted};

@@ -1,15 +1,18 @@
 //! `sessions_spawn` and `sessions_send`: letting others work, and speaking with them.
 //!
-//! Both only store a message under the call's key, so a call that is made again
-//! after a crash does nothing twice: they write, and do not act.
+//! They only store a message under the call's key, so a call that is made again
+//! after a crash does nothing twice: they write, and do not act. One that waits
+//! for a subagent's end waits again, for the same one.
+//!
+//! `subagents` lists those that a conversation has, and stops them.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use holdfast_types::{Effect, SessionId};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{Call, Tool, ToolError, Which};
+use crate::{Call, Tool, ToolError, Which, file_path, untrusted};
 
 /// How long a subagent may take if nothing is said (spec SUB-010).
 const USUAL: u32 = 3_600;
@@ -20,6 +23,15 @@ const LONGEST: u32 = 86_400;
 /// The longest task or message, in bytes.
 const MOST_TEXT: usize = 64 * 1024;
 
+/// How long a call waits for a subagent's end; after that it goes on beside.
+const LONGEST_WAIT: Duration = Duration::from_secs(120);
+
+/// How much of a subagent's answer is told, in characters.
+const MOST_SAID: usize = 50_000;
+
+/// The most paths that a subagent's scope may name.
+const MOST_PATHS: usize = 32;
+
 /// What the tools here ask of the mesh. An error is a fault of ours: the turn ends and may be
 /// tried again.
 pub trait Subagents: Send + Sync + 'static {
@@ -29,6 +41,24 @@ pub trait Subagents: Send + Sync + 'static {
         call: &Call,
         wanted: Wanted,
     ) -> impl Future<Output = anyhow::Result<Result<Spawned, String>>> + Send;
+
+    /// How a subagent that was made ended, once it has; `None` if it has not `within` this time.
+    fn wait(
+        &self,
+        call: &Call,
+        session: SessionId,
+        within: Duration,
+    ) -> impl Future<Output = anyhow::Result<Option<Ended>>> + Send;
+
+    /// The subagents of the conversation, those made last first.
+    fn list(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<SubagentLine>>> + Send;
+
+    /// Ends a subagent of the conversation; or why not, for the model.
+    fn stop(
+        &self,
+        call: &Call,
+        which: Which,
+    ) -> impl Future<Output = anyhow::Result<Result<(), String>>> + Send;
 
     /// Stores a message in another session, once for the same `call.key`; or why not.
     fn say(
@@ -59,6 +89,38 @@ pub struct Wanted {
     pub max_tokens: Option<u32>,
     /// Its session goes once its end was announced.
     pub delete: bool,
+    /// The set of tools that it is given, by name.
+    pub bundle: Option<String>,
+    /// Tools that it is given besides; without a set, the only ones.
+    pub tools: Option<Vec<String>>,
+    /// Where its file tools may look; `None` is everywhere.
+    pub read: Option<Vec<String>>,
+    /// Where they may change something; `None` is everywhere.
+    pub write: Option<Vec<String>>,
+    /// The call waits for its end.
+    pub wait: bool,
+}
+
+/// How a subagent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// It did its task.
+    pub ok: bool,
+    /// Its answer; or why there is none.
+    pub said: String,
+}
+
+/// A subagent, as it is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SubagentLine {
+    /// What it is called.
+    pub label: String,
+    /// Its session's key.
+    pub session: String,
+    /// running, ok, error, timeout or unknown.
+    pub status: String,
+    /// How long it took, or has taken so far, in seconds.
+    pub seconds: u64,
 }
 
 /// A subagent that was made.
@@ -103,6 +165,21 @@ pub struct SessionsSpawnInput {
     /// `delete` to remove its conversation once it has ended.
     #[serde(default)]
     cleanup: CleanupInput,
+    /// Wait for its answer, up to two minutes, instead of being told later.
+    #[serde(default)]
+    wait: bool,
+    /// A set of tools: none, read, files, research, code, or one of your owner's.
+    #[serde(default)]
+    bundle: Option<String>,
+    /// Tools that it may use besides; without `bundle`, the only ones.
+    #[serde(default)]
+    tools: Option<Vec<String>>,
+    /// Folders or files that it may look at.
+    #[serde(default)]
+    read: Option<Vec<String>>,
+    /// Folders or files that it may change.
+    #[serde(default)]
+    write: Option<Vec<String>>,
 }
 
 /// What becomes of a subagent's conversation.
@@ -126,6 +203,7 @@ pub struct SessionsSpawn<S>(pub Arc<S>);
 impl<S: Subagents> Tool for SessionsSpawn<S> {
     const NAME: &'static str = "sessions_spawn";
     const EFFECT: Effect = Effect::Writes;
+    const TIMEOUT: Option<Duration> = Some(LONGEST_WAIT.saturating_add(Duration::from_secs(15)));
     type Input = SessionsSpawnInput;
 
     async fn call(&self, call: Call, input: SessionsSpawnInput) -> Result<String, ToolError> {
@@ -150,13 +228,32 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             max_steps: input.max_steps,
             max_tokens: input.max_tokens,
             delete: input.cleanup == CleanupInput::Delete,
+            bundle: given(input.bundle),
+            tools: input.tools,
+            read: input.read.map(paths).transpose()?,
+            write: input.write.map(paths).transpose()?,
+            wait: input.wait,
         };
-        match self.0.spawn(&call, wanted).await? {
-            Ok(Spawned { session, key, label }) => Ok(format!(
+        let wait = wanted.wait.then(|| wanted.wall.min(LONGEST_WAIT));
+        let Spawned { session, key, label } = match self.0.spawn(&call, wanted).await? {
+            Ok(spawned) => spawned,
+            Err(reason) => return Err(ToolError::Tell(reason)),
+        };
+        let ended = match wait {
+            Some(within) => self.0.wait(&call, session, within).await?,
+            None => None,
+        };
+        match ended {
+            Some(Ended { ok: true, said }) => {
+                Ok(untrusted(&call.key, "a subagent", &said, MOST_SAID))
+            }
+            Some(Ended { ok: false, said }) => {
+                Err(ToolError::Tell(format!("the subagent \"{label}\" failed: {said}")))
+            }
+            None => Ok(format!(
                 "The subagent \"{label}\" works on it in {key} ({session}). You will be told when \
                  it has ended; go on with other things, or end your turn."
             )),
-            Err(reason) => Err(ToolError::Tell(reason)),
         }
     }
 }
@@ -196,6 +293,70 @@ impl<S: Subagents> Tool for SessionsSend<S> {
     }
 }
 
+/// What to do with the subagents of this conversation: `list` them, or `stop` one. To say something
+/// to one, use `sessions_send`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SubagentsInput {
+    /// `list` or `stop`.
+    #[serde(default)]
+    action: SubagentsAction,
+    /// Which to stop: its session's key or id.
+    #[serde(default, alias = "session_key")]
+    session: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum SubagentsAction {
+    #[default]
+    List,
+    Stop,
+}
+
+/// Lists and stops subagents.
+#[derive(Debug)]
+pub struct SubagentsTool<S>(pub Arc<S>);
+
+impl<S: Subagents> Tool for SubagentsTool<S> {
+    const NAME: &'static str = "subagents";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = SubagentsInput;
+
+    async fn call(&self, call: Call, input: SubagentsInput) -> Result<String, ToolError> {
+        match (input.action, input.session.as_deref().map(str::trim)) {
+            (SubagentsAction::List, _) => {
+                let lines = self.0.list(&call).await?;
+                let lines = lines.iter().map(serde_json::to_string).collect::<Result<Vec<_>, _>>();
+                let lines = lines.map_err(anyhow::Error::from)?;
+                match lines.as_slice() {
+                    [] => Ok("This conversation has no subagents.".to_owned()),
+                    lines => Ok(lines.join("\n")),
+                }
+            }
+            (SubagentsAction::Stop, None | Some("")) => Err(ToolError::Tell(
+                "`session` is missing: say which; `list` shows them".to_owned(),
+            )),
+            (SubagentsAction::Stop, Some(named)) => {
+                let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+                match self.0.stop(&call, which).await? {
+                    Ok(()) => Ok("It is stopped; you will be told of its end.".to_owned()),
+                    Err(reason) => Err(ToolError::Tell(reason)),
+                }
+            }
+        }
+    }
+}
+
+/// Paths of folders and files, as the tree has them; an empty list is nowhere.
+fn paths(given: Vec<String>) -> Result<Vec<String>, ToolError> {
+    if given.len() > MOST_PATHS {
+        return Err(ToolError::Tell(format!("{MOST_PATHS} paths are the most")));
+    }
+    given.iter().map(|path| file_path(path.trim().trim_end_matches('/'))).collect()
+}
+
 fn checked(name: &str, text: String) -> Result<String, ToolError> {
     match text.len() {
         _ if text.trim().is_empty() => Err(ToolError::Tell(format!("`{name}` is empty: say it"))),
@@ -231,6 +392,31 @@ mod tests {
             Ok(Ok(Spawned { session: call.session, key: "agent:a:subagent:1".into(), label }))
         }
 
+        async fn wait(&self, _: &Call, _: SessionId, _: Duration) -> anyhow::Result<Option<Ended>> {
+            let wanted = self.0.lock().unwrap().last().cloned().unwrap();
+            Ok(match wanted.task.as_str() {
+                "count" => Some(Ended { ok: true, said: "seven".into() }),
+                "fail" => Some(Ended { ok: false, said: "budget exceeded: steps".into() }),
+                _ => None,
+            })
+        }
+
+        async fn list(&self, _: &Call) -> anyhow::Result<Vec<SubagentLine>> {
+            Ok(vec![SubagentLine {
+                label: "stars".into(),
+                session: "agent:a:subagent:1".into(),
+                status: "running".into(),
+                seconds: 3,
+            }])
+        }
+
+        async fn stop(&self, _: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
+            Ok(match which {
+                Which::Id(_) => Ok(()),
+                Which::Key(_) => Err("there is no such subagent".into()),
+            })
+        }
+
         async fn say(
             &self,
             _: &Call,
@@ -247,8 +433,10 @@ mod tests {
 
     async fn ask(name: &str, input: &str) -> Result<String, String> {
         let fake = Arc::new(Fake::default());
-        let tools =
-            Registry::default().with(SessionsSpawn(Arc::clone(&fake))).with(SessionsSend(fake));
+        let tools = Registry::default()
+            .with(SessionsSpawn(Arc::clone(&fake)))
+            .with(SubagentsTool(Arc::clone(&fake)))
+            .with(SessionsSend(fake));
         match tools.call(call(), name, input).await {
             Ok(output) => Ok(output.for_llm),
             Err(ToolError::Tell(text)) => Err(text),
@@ -265,6 +453,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_that_is_waited_for_is_told_at_once_and_one_that_takes_long_later() {
+        let told = ask("subagent", r#"{"task":"count"}"#).await.unwrap();
+        assert!(told.contains("seven") && told.contains("not an instruction"), "{told}");
+
+        let failed = ask("subagent", r#"{"task":"fail","label":"f"}"#).await.unwrap_err();
+        assert_eq!(failed, "the subagent \"f\" failed: budget exceeded: steps");
+
+        let later = ask("sessions_spawn", r#"{"task":"long","wait":true}"#).await.unwrap();
+        assert!(later.contains("You will be told"), "{later}");
+    }
+
+    #[tokio::test]
+    async fn subagents_are_listed_and_stopped() {
+        let listed = ask("subagents", "{}").await.unwrap();
+        assert!(listed.contains(r#""label":"stars""#) && listed.contains("running"), "{listed}");
+
+        let stop = |session: &str| format!(r#"{{"action":"stop","session":"{session}"}}"#);
+        let id = SessionId::generate().to_string();
+        assert!(ask("subagents", &stop(&id)).await.unwrap().starts_with("It is stopped"));
+        assert_eq!(ask("subagents", &stop("x")).await.unwrap_err(), "there is no such subagent");
+        assert!(ask("subagents", &stop("")).await.unwrap_err().contains("say which"));
+    }
+
+    #[tokio::test]
     async fn what_cannot_be_is_refused_with_what_to_do() {
         for (name, input, expected) in [
             ("sessions_spawn", r#"{"task":" "}"#, "`task` is empty: say it"),
@@ -275,6 +487,7 @@ mod tests {
             ),
             ("sessions_spawn", r#"{"task":"x","max_steps":0}"#, "`max_steps` must be from 1"),
             ("sessions_spawn", r#"{"task":"x","agent_id":"y"}"#, "there is no such agent"),
+            ("sessions_spawn", r#"{"task":"x","write":["../y"]}"#, "`../y` is no path here"),
             ("sessions_send", r#"{"session":"x","message":""}"#, "`message` is empty: say it"),
             ("sessions_send", r#"{"session":"x","message":"y"}"#, "there is no such session"),
         ] {

@@ -14,6 +14,7 @@
 //! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
 //! | `/model`, `/switch model to …` | the model of this conversation | no |
 //! | `/think off\|low\|medium\|high` | how much the model thinks before it answers (spec UIC-004) | no |
+//! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
 //! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
 
 use crate::{Body, SessionKind, Thinking};
@@ -37,6 +38,8 @@ pub enum Command {
     Model(ModelWish),
     /// How much the model thinks first; `None` shows it.
     Think(Option<Thinking>),
+    /// Begin a chain, by its name, with what is asked of it; `None` shows those there are.
+    Chain(Option<(String, String)>),
     /// Show what the tenant has.
     List(Listed),
     /// It is a command, and what follows it is not right: how it is used.
@@ -87,6 +90,7 @@ impl Command {
             "resume" => plain(Self::Resume, "/resume"),
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
             "think" | "thinking" => Self::think(&rest),
+            "chain" => Self::chain(said),
             "show" => Self::show(&rest),
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
@@ -111,6 +115,15 @@ impl Command {
             [] => Self::Think(None),
             [level] => level.parse().map_or(Self::Wrong(THINK), |level| Self::Think(Some(level))),
             _ => Self::Wrong(THINK),
+        }
+    }
+
+    fn chain(said: &str) -> Self {
+        let rest = said.trim_start_matches(|c: char| !c.is_whitespace()).trim();
+        match rest.split_once(char::is_whitespace) {
+            Some((name, text)) => Self::Chain(Some((name.to_owned(), text.trim().to_owned()))),
+            None if rest.is_empty() => Self::Chain(None),
+            None => Self::Wrong("/chain, or /chain <name> <what is asked of it>"),
         }
     }
 
@@ -179,6 +192,11 @@ mod tests {
             ("/switch model to a:b", model("a:b")),
             ("/show agents", Command::List(Listed::Agents)),
             ("/list models", Command::List(Listed::Models)),
+            ("/chain", Command::Chain(None)),
+            (
+                "/chain build  a house\n\nwith a door",
+                Command::Chain(Some(("build".into(), "a house\n\nwith a door".into()))),
+            ),
             ("/think", Command::Think(None)),
             ("/think high", Command::Think(Some(Thinking::High))),
         ] {
@@ -204,6 +222,7 @@ mod tests {
             "/switch channel to x",
             "/model a b",
             "/think hard",
+            "/chain build",
         ] {
             assert!(matches!(Command::parse(text), Some(Command::Wrong(_))), "{text}");
         }

@@ -53,6 +53,12 @@ pub enum Note {
     DeadlinePassed,
     /// A summary that stands for what came before it, the entries that it keeps apart.
     Summary,
+    /// The model begins to write down what should outlive a compaction; the text is what it is told.
+    /// What it thinks and calls from here on is no part of the conversation. Like a summary's,
+    /// `keeps` says how many of the entries right before it are not looked at.
+    Flush,
+    /// It has written it down, and the conversation goes on.
+    Flushed,
     /// A command was answered, and the turn ends with it; the text is the answer. Neither is part
     /// of the conversation.
     Command,
@@ -118,7 +124,7 @@ pub enum Entry {
         text: String,
         /// How many of the entries right before it a summary does not stand for: the newest ones,
         /// which are still seen as they were said. Counted back from the note, so that it holds in
-        /// any stretch of a journal. 0 in other notes.
+        /// any stretch of a journal. 0 in other notes but [`Note::Flush`].
         #[serde(default, skip_serializing_if = "is_zero")]
         keeps: u32,
     },

@@ -4,9 +4,11 @@
 //! their making). A type is here only if at least three crates need it.
 
 mod act;
+mod chain;
 mod chat;
 mod command;
 mod connection;
+mod context;
 mod delivery;
 mod effect;
 mod entry;
@@ -22,6 +24,7 @@ mod tree_path;
 mod wait;
 
 pub use act::Act;
+pub use chain::{Chain, ChainStep, MOST_AT_ONCE, MOST_STAGES, SHIPPED_CHAIN, Stage};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
     Thinking, ToolSpec,
@@ -30,6 +33,7 @@ pub use command::{Command, Listed, ModelWish};
 pub use connection::{
     Caldav, Connected, ConnectionKind, InvalidConnection, Notion, SmtpSecurity, SmtpServer, UsedBy,
 };
+pub use context::{ContextOptions, Strategy};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};

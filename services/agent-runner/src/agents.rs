@@ -20,7 +20,9 @@ use holdfast_llm::{
     credentials::{Credential, Profile},
 };
 use holdfast_lock::Locks;
-use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
+use holdfast_types::{
+    AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath,
+};
 use holdfast_workspace::{Revision, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
@@ -57,6 +59,8 @@ pub(crate) struct Brief {
     pub(crate) tools: Option<Vec<String>>,
     /// The connections that it may use, in the conversations that they are for.
     pub(crate) connections: Vec<Connection>,
+    /// What its prompt holds.
+    pub(crate) context: ContextOptions,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
     pub(crate) zone: TimeZone,
@@ -179,6 +183,11 @@ impl Agents {
         Ok(found)
     }
 
+    /// Has an agent looked up anew: what it is has changed.
+    pub(crate) fn forget(&self, tenant: TenantId, agent: AgentId) {
+        lock(&self.kept).retain(|which, _| (which.0, which.1) != (tenant, agent));
+    }
+
     async fn look_up(&self, which: &Which, before: Option<&Brief>) -> Result<Found, Error> {
         let (tenant, agent, instead) = (which.0, which.1, &which.2);
         let agent = match self.directory.agent_by_id(tenant, agent).await {
@@ -233,6 +242,7 @@ impl Agents {
             version,
             tools: agent.settings.tools,
             connections,
+            context: agent.settings.context,
             dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,

@@ -10,7 +10,9 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Gateway, Output, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{
+    ChainRun, DIRECT, Gateway, Output, Registry, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
+};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -32,7 +34,7 @@ use crate::{
     prompts::Prompts,
     shell::{self, Shell},
     studio::Providers,
-    subagents, upkeep,
+    subagents, summaries, upkeep,
     worker::{Toolbox, Worker},
 };
 
@@ -90,6 +92,8 @@ impl App {
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
+            .with(SubagentsTool(Arc::clone(&mesh)))
+            .with(ChainRun(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::clone(&files))
             .with_images(files, Arc::clone(&studio))
@@ -193,6 +197,8 @@ impl App {
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
+            leases: locks,
+            summaries: summaries::Queue::default(),
             prompts: Prompts::default(),
             tools: Arc::new(Toolbox::new(tools)?),
             mcp,
@@ -243,6 +249,7 @@ async fn run(
     loops.spawn(pool::listen(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
+    loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));

@@ -70,13 +70,19 @@ impl Turn<'_> {
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
         desk.connections = connections;
+        desk.scope = self.scope();
+        desk.narrowed = self.journal.narrowed();
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         // Names that no tool has come from the model: they may say anything.
         let tool = self.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
-        self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
+        let is_silent = self.is_flushing();
+        if !is_silent {
+            let (call, tool) = (call.id.clone(), call.tool.clone());
+            self.stream.send(DeltaBody::ToolStarted { call, tool });
+        }
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
         let made = match made {
@@ -103,7 +109,9 @@ impl Turn<'_> {
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
-        self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
+        if !is_silent {
+            self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
+        }
         Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
     }
 

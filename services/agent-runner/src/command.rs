@@ -10,7 +10,12 @@ use holdfast_types::{
     Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
 };
 
-use crate::{error::Error, turn::Turn};
+use crate::{
+    chains::{Asker, Mesh},
+    error::Error,
+    turn::Turn,
+    worker::Worker,
+};
 
 /// The most lines of a list.
 const MOST_LISTED: usize = 50;
@@ -22,6 +27,7 @@ const HELP: &str = "\
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model | alias] – show or change its model
 /think [off | low | medium | high] – how much it thinks before it answers
+/chain [name text] – the chains there are; begins one
 /list agents | models | channels – what there is
 Everything else is for the assistant.";
 
@@ -64,6 +70,7 @@ impl Turn<'_> {
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
             Command::Think(level) => self.set_thinking(level).await?,
+            Command::Chain(wanted) => self.chain(wanted).await?,
             Command::List(what) => self.list(what).await?,
         };
         self.tell(Note::Command, text).await
@@ -160,6 +167,21 @@ impl Turn<'_> {
         found.map_err(Error::directory)
     }
 
+    async fn chain(&self, wanted: Option<(String, String)>) -> Result<String, Error> {
+        let Worker { sessions, directory, bus, .. } = self.worker;
+        let mesh = Mesh { sessions, directory, bus };
+        let claim = &self.hold.claim;
+        let Some((name, text)) = wanted else {
+            return mesh.list(claim.tenant).await.map_err(broken);
+        };
+        let key = format!("{}:{}", claim.session, self.run);
+        let asker =
+            Asker { tenant: claim.tenant, session: claim.session, agent: self.agent, key: &key };
+        let began = mesh.start(asker, &name, &text).await.map_err(broken)?;
+        Ok(began
+            .map_or_else(|why| why, |_| format!("The chain `{name}` has begun. You will be told.")))
+    }
+
     async fn list(&self, what: Listed) -> Result<String, Error> {
         let (tenant, directory) = (self.hold.claim.tenant, &self.worker.directory);
         let lines: Vec<String> = match what {
@@ -191,6 +213,10 @@ impl Turn<'_> {
         metrics::counter!("holdfast_runner_commands_total").increment(1);
         self.conclude(Entry::Noted { note, text: text.clone(), keeps: 0 }, text).await
     }
+}
+
+fn broken(source: anyhow::Error) -> Error {
+    Error::Tool { name: "chain_run".to_owned(), source }
 }
 
 fn listed(lines: &[String]) -> String {

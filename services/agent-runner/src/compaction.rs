@@ -61,7 +61,7 @@ impl Turn<'_> {
         }
     }
 
-    fn conversation(&self) -> Conversation<'_> {
+    pub(crate) fn conversation(&self) -> Conversation<'_> {
         Conversation::read(self.journal.entries(), self.kind)
     }
 
@@ -92,7 +92,7 @@ impl Turn<'_> {
     }
 
     /// What the model reads at once, and what of it is not for the conversation.
-    fn budget(&self, brief: &Brief) -> Budget {
+    pub(crate) fn budget(&self, brief: &Brief) -> Budget {
         let documents: usize = brief
             .files
             .iter()

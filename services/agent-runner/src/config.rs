@@ -47,6 +47,12 @@ pub struct Runner {
     /// How many tokens a prompt may be.
     pub context_tokens: usize,
 
+    /// How many long conversations are summarised at once, beside the turns; 0 is none.
+    ///
+    /// Each is one to three short calls of the agent's model, after every turn that leaves more
+    /// than 20 messages or three quarters of `context_tokens` since the last summary.
+    pub summaries: u32,
+
     /// How long a claim lasts without being renewed; it is renewed every third of that.
     ///
     /// Every runner of a database should have the same. A shorter one finds a lost runner sooner,
@@ -151,6 +157,7 @@ impl Default for Runner {
             slots: 32,
             history_entries: 200,
             context_tokens: holdfast_agent::CONTEXT_LIMIT,
+            summaries: 2,
             lease: LEASE,
             turn_deadline: Duration::from_secs(600),
             model_timeout: Duration::from_secs(120),

@@ -14,7 +14,48 @@ use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspace
 use crate::held::Held;
 
 /// Where an agent keeps its notes of what its owner said.
-const NOTES: &str = "memory/";
+pub(crate) const NOTES: &str = "memory/";
+
+/// Where file tools may look and change, as paths of folders or files; `None` is everywhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Scope {
+    /// Where they may look.
+    pub(crate) read: Option<Vec<String>>,
+    /// Where they may change something.
+    pub(crate) write: Option<Vec<String>>,
+}
+
+impl Scope {
+    /// Whether there is a place that they may not go to.
+    pub(crate) const fn is_bounded(&self) -> bool {
+        self.read.is_some() || self.write.is_some()
+    }
+
+    /// What may be changed may be looked at.
+    fn may_read(&self, path: &str) -> bool {
+        let is_written = || self.write.as_deref().is_some_and(|roots| is_within(roots, path));
+        self.read.as_deref().is_none_or(|roots| is_within(roots, path)) || is_written()
+    }
+
+    fn may_write(&self, path: &str) -> bool {
+        self.write.as_deref().is_none_or(|roots| is_within(roots, path))
+    }
+}
+
+fn is_within(roots: &[String], path: &str) -> bool {
+    roots.iter().any(|root| {
+        let rest = path.strip_prefix(root.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || root.is_empty())
+    })
+}
+
+fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError {
+    let roots = match roots {
+        None | Some([]) => "nowhere".to_owned(),
+        Some(roots) => roots.join(", "),
+    };
+    FilesError::Invalid(format!("`{path}` is outside of where you may {verb}: {roots}"))
+}
 
 /// The files of the agents whose turns are held here.
 #[derive(Debug)]
@@ -41,7 +82,26 @@ impl Store {
         Ok(is_seen(kind, audience, path))
     }
 
+    /// The scope of whoever calls.
+    fn scope(&self, call: &Call) -> Result<Scope, FilesError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        Ok(hold.desk().scope.clone())
+    }
+
+    fn check_look(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+        let scope = self.scope(call)?;
+        match scope.may_read(path) {
+            true => Ok(()),
+            false => Err(out_of_bounds("look", path, scope.read.as_deref())),
+        }
+    }
+
     fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+        let scope = self.scope(call)?;
+        if !scope.may_write(path) {
+            return Err(out_of_bounds("write", path, scope.write.as_deref()));
+        }
         let (kind, audience) = self.place(call)?;
         if !may_change(kind, audience, path) {
             return Err(FilesError::Invalid(format!(
@@ -71,6 +131,7 @@ impl Store {
 
 impl Files for Store {
     async fn read(&self, call: &Call, path: &str) -> Result<Option<File>, FilesError> {
+        self.check_look(call, path)?;
         if !self.may_see(call, path)? {
             return Ok(None);
         }
@@ -86,9 +147,12 @@ impl Files for Store {
             directory => Some(tree_path(directory)?),
         };
         let (kind, audience) = self.place(call)?;
+        let scope = self.scope(call)?;
         let listed = self.workspaces.list(call.tenant, call.agent, None, within.as_ref()).await;
         let seen = listed.map_err(told)?.into_iter();
-        let seen = seen.filter(|file| is_seen(kind, audience, file.path.as_str()));
+        let seen = seen.filter(|file| {
+            is_seen(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
+        });
         Ok(seen
             .map(|file| FileLine {
                 path: file.path.to_string(),
@@ -110,6 +174,12 @@ impl Files for Store {
         let Change { edits, reason } = change;
         for edit in &edits {
             self.check_change(call, &edit.path)?;
+        }
+        let is_brief = |edit: &FileEdit| BootstrapName::of(&edit.path).is_some();
+        if edits.iter().any(is_brief)
+            && let Some(hold) = self.held.get(call.session)
+        {
+            hold.desk().is_brief_outdated = true;
         }
         let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
         let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
@@ -174,6 +244,28 @@ fn told(error: Error) -> FilesError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scope_holds_folders_and_what_is_in_them_and_nothing_that_begins_alike() {
+        let scope = Scope {
+            read: Some(vec!["docs".into(), "notes/a.txt".into()]),
+            write: Some(vec!["out/".into()]),
+        };
+        for (path, read, write) in [
+            ("docs", true, false),
+            ("docs/a/b.md", true, false),
+            ("docs2/a.md", false, false),
+            ("notes/a.txt", true, false),
+            ("notes/b.txt", false, false),
+            ("out/x", true, true),
+            ("outer/x", false, false),
+        ] {
+            assert_eq!((scope.may_read(path), scope.may_write(path)), (read, write), "{path}");
+        }
+        assert!(!scope.may_write("x") && Scope::default().may_write("x"));
+        assert!(!Scope { write: Some(Vec::new()), ..Scope::default() }.may_write("x"));
+        assert!(is_within(&[String::new()], "x"));
+    }
 
     #[test]
     fn what_was_noted_for_the_owner_is_not_there_for_others() {

@@ -1,5 +1,7 @@
 //! The ends of a turn, each one transaction.
 
+use std::sync::Arc;
+
 use holdfast_agent::is_silent;
 use holdfast_bus::DeltaBody;
 use holdfast_kit::trace;
@@ -8,6 +10,7 @@ use holdfast_types::{Entry, Note, Usage, Wait};
 use tracing::{Span, info};
 
 use crate::{
+    agents::Brief,
     error::Error,
     journal::Replies,
     reply::{self, Failure},
@@ -48,9 +51,13 @@ impl Turn<'_> {
         let (outcome, reason) = match note {
             Note::Interrupted => (Outcome::Interrupted, "a newer message ended this turn"),
             Note::Cancelled => (Outcome::Cancelled, "the turn was cancelled"),
-            Note::Failed | Note::DeadlinePassed | Note::Summary | Note::Command | Note::Reset => {
-                (Outcome::Failed, "given up")
-            }
+            Note::Failed
+            | Note::DeadlinePassed
+            | Note::Summary
+            | Note::Flush
+            | Note::Flushed
+            | Note::Command
+            | Note::Reset => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
@@ -115,6 +122,17 @@ impl Turn<'_> {
         });
         self.count(outcome);
         Ok(completed)
+    }
+
+    /// What is to be seen to once the turn has ended.
+    pub(crate) fn look_back(&self, brief: &Arc<Brief>, completed: &Completed) {
+        if std::mem::take(&mut self.hold.desk().is_brief_outdated) {
+            self.worker.agents.forget(self.hold.claim.tenant, brief.agent);
+        }
+        // A turn that follows at once looks at it again.
+        if !completed.again {
+            self.summarise_later(brief);
+        }
     }
 
     fn count(&self, outcome: Outcome) {

@@ -21,7 +21,7 @@ use holdfast_types::{ConnectionKind, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::shell::Judge;
+use crate::{files::Scope, shell::Judge};
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,6 +53,12 @@ pub(crate) struct Desk {
     pub(crate) judge: Option<Judge>,
     /// The connections that it may use.
     pub(crate) connections: Vec<(String, ConnectionKind)>,
+    /// Where its file tools may look and change.
+    pub(crate) scope: Scope,
+    /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
+    pub(crate) narrowed: Vec<Vec<String>>,
+    /// A file was changed that is part of the agent's prompt.
+    pub(crate) is_brief_outdated: bool,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }
@@ -67,6 +73,9 @@ impl Default for Desk {
             model: String::new(),
             judge: None,
             connections: Vec::new(),
+            scope: Scope::default(),
+            narrowed: Vec::new(),
+            is_brief_outdated: false,
             outbox: Vec::new(),
         }
     }

@@ -107,6 +107,16 @@ impl Journal {
         &self.entries
     }
 
+    /// Whether all of it is stored.
+    pub(crate) const fn is_stored(&self) -> bool {
+        self.stored == self.entries.len()
+    }
+
+    /// The place of the next entry.
+    pub(crate) const fn next_entry(&self) -> i64 {
+        self.next_entry
+    }
+
     /// The entries of this turn.
     pub(crate) fn turn(&self) -> &[Entry] {
         &self.entries[self.turn..]
@@ -213,6 +223,7 @@ impl Journal {
             }
         };
         fail::point("runner.after_complete").await;
+        self.next_entry += i64::try_from(completion.entries.len()).unwrap_or(i64::MAX);
         self.stored = self.entries.len();
         Ok(completed)
     }

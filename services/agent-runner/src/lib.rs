@@ -16,6 +16,9 @@
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
+//! | `flush.rs` | writing memory down before that |
+//! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
+//! | `summaries.rs` | summarising long conversations beside the turns |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
@@ -34,6 +37,7 @@
 //! | `gateway.rs` | the gateway's methods that a tool may call |
 //! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
+//! | `chains.rs` | several subagents, one after another and at once |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
 //! It is stateless: kill it, and another goes on with what it held.
@@ -46,9 +50,11 @@
 
 mod agents;
 mod app;
+mod bounds;
 mod budget;
 mod call;
 mod chain;
+mod chains;
 mod command;
 mod compaction;
 mod config;
@@ -58,6 +64,7 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod flush;
 mod gateway;
 mod health;
 mod heartbeat;
@@ -77,6 +84,7 @@ mod shell;
 mod standing;
 mod studio;
 mod subagents;
+mod summaries;
 mod take;
 mod think;
 mod trouble;

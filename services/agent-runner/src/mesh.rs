@@ -86,6 +86,12 @@ impl Inside {
         })
     }
 
+    /// Lists that narrow the tools of the turn.
+    pub(crate) fn narrowed(&self, call: &Call) -> anyhow::Result<Vec<Vec<String>>> {
+        let hold = self.held.get(call.session).context("the session is not held here")?;
+        Ok(hold.desk().narrowed.clone())
+    }
+
     /// Where a message goes, or why it may not.
     async fn target(&self, call: &Call, to: To) -> anyhow::Result<Result<Target, String>> {
         let place = self.desk(call)?.place;

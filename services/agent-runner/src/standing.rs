@@ -46,6 +46,8 @@ impl Turn<'_> {
             true => self.audience(brief) == Audience::Owner,
             false => who.is_owner(),
         };
+        let mut messages = self.journal.narrowed();
+        messages.extend(self.bounds(brief));
         let desk = self.hold.desk();
         let place = desk.place.as_ref();
         Subject {
@@ -56,7 +58,7 @@ impl Turn<'_> {
             chat: place.map(|place| place.chat.clone()),
             model: Some(brief.model_id.clone()),
             tools: brief.tools.clone(),
-            messages: self.journal.narrowed(),
+            messages,
             now: local_time(Timestamp::now(), &brief.zone),
             ..Subject::new(self.kind)
         }

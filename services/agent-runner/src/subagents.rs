@@ -2,22 +2,42 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_agent::subagent::{SubagentOutcome as Told, stats_line, task_label, trigger_message};
+use holdfast_agent::{
+    bundle::{BUNDLES, bundle, granted},
+    subagent::{SubagentOutcome as Told, stats_line, task_label, trigger_message},
+};
 use holdfast_bus::{Control, ControlKind};
+use holdfast_directory::{Agent, Settings};
 use holdfast_kit::trace;
-use holdfast_session::{Cleanup, NewMessage, NewSubagent, Subagent, SubagentOutcome};
-use holdfast_tools::{Call, Spawned, Subagents, Wanted, Which};
+use holdfast_session::{
+    Cleanup, Given, NewMessage, NewSubagent, Subagent, SubagentFilter, SubagentOutcome,
+};
+use holdfast_tools::{Call, Ended, Spawned, SubagentLine, Subagents, Wanted, Which};
 use holdfast_types::{
     Body, Entry, Fault as _, Kind, ModelId, QueueMode, SessionId, SessionKey, SessionKind, Source,
 };
 use sha2::{Digest as _, Sha256};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
-use crate::{mesh::Inside, reply::Budget, trouble::Trouble, upkeep::jittered, worker::Worker};
+use crate::{
+    chains::Mesh, mesh::Inside, reply::Budget, trouble::Trouble, upkeep::jittered, worker::Worker,
+};
 
 /// The most subagents of one session that may run at once.
 const MOST_CHILDREN: i64 = 8;
+
+/// How often a subagent may think, and how many tokens it may use, if nothing is said: every one
+/// has a bound (spec SUB-019).
+pub(crate) const USUAL_STEPS: i32 = 100;
+pub(crate) const USUAL_TOKENS: i64 = 2_000_000;
+
+/// How long apart looks are for the end of a subagent that is waited for.
+const LOOK: Duration = Duration::from_millis(300);
+
+/// The most subagents that a tool lists.
+const MOST_LISTED: i64 = 30;
 
 /// Ends that are announced at once.
 const BATCH: i64 = 64;
@@ -34,8 +54,8 @@ impl Subagents for Inside {
         }
         let own = self.directory.agent_by_id(call.tenant, call.agent).await?;
         let agent = match &wanted.agent {
-            None => own,
-            Some(name) if *name == own.name.as_str() => own,
+            None => own.clone(),
+            Some(name) if *name == own.name.as_str() => own.clone(),
             Some(name) if !own.settings.may_spawn(name) => {
                 return Ok(Err(format!(
                     "this agent may not give tasks to `{}`: its owner has to allow it",
@@ -58,6 +78,10 @@ impl Subagents for Inside {
         {
             return Ok(Err(error.to_string()));
         }
+        let given = match self.given(call, &own, &wanted)? {
+            Ok(given) => given,
+            Err(reason) => return Ok(Err(reason)),
+        };
         let label = wanted.label.as_deref().unwrap_or(&wanted.task);
         let label = task_label(label);
         let session = SessionKey::subagent(&agent.name, &id(&call.key))?;
@@ -70,9 +94,14 @@ impl Subagents for Inside {
             model: wanted.model,
             cleanup: if wanted.delete { Cleanup::Delete } else { Cleanup::Keep },
             wall: wanted.wall,
-            max_steps: wanted.max_steps.and_then(|steps| i32::try_from(steps).ok()),
-            max_tokens: wanted.max_tokens.map(i64::from),
+            max_steps: wanted
+                .max_steps
+                .map_or(Some(USUAL_STEPS), |steps| i32::try_from(steps).ok()),
+            max_tokens: Some(wanted.max_tokens.map_or(USUAL_TOKENS, i64::from)),
             most: MOST_CHILDREN,
+            given,
+            awaited: wanted.wait.then_some(Duration::ZERO),
+            place: None,
             trace: trace::current(),
         };
         match self.sessions.spawn(call.tenant, new).await {
@@ -82,6 +111,68 @@ impl Subagents for Inside {
                 }
                 Ok(Ok(Spawned { session: child, key: session.to_string(), label }))
             }
+            Err(error @ holdfast_session::Error::Conflict(_)) => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn wait(
+        &self,
+        call: &Call,
+        session: SessionId,
+        within: Duration,
+    ) -> anyhow::Result<Option<Ended>> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(ended) = self.sessions.await_subagent(call.tenant, session).await? {
+                let ok = ended.outcome == Some(SubagentOutcome::Ok);
+                let said = match ended.outcome {
+                    Some(SubagentOutcome::Timeout) => "its time was over".to_owned(),
+                    _ if ok => ended.result,
+                    _ => ended.error,
+                };
+                return Ok(Some(Ended { ok, said }));
+            }
+            if Instant::now() >= until || call.cancelled.is_cancelled() {
+                self.sessions.leave_subagent(call.tenant, session).await?;
+                return Ok(None);
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    async fn list(&self, call: &Call) -> anyhow::Result<Vec<SubagentLine>> {
+        let filter = SubagentFilter { parent: Some(call.session), most: MOST_LISTED, open: false };
+        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
+        Ok(listed
+            .into_iter()
+            .map(|one| SubagentLine {
+                label: one.label,
+                session: if one.key.is_empty() { one.session.to_string() } else { one.key },
+                status: one.outcome.map_or("running", SubagentOutcome::as_str).to_owned(),
+                seconds: one.took.as_secs(),
+            })
+            .collect())
+    }
+
+    async fn stop(&self, call: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
+        let filter = SubagentFilter { parent: Some(call.session), most: 200, open: false };
+        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
+        let found = listed.into_iter().find(|one| match &which {
+            Which::Id(id) => one.session == *id,
+            Which::Key(key) => one.key == *key,
+        });
+        let Some(found) = found else {
+            return Ok(Err("this conversation has no such subagent".to_owned()));
+        };
+        match self.sessions.stop_subagent(call.tenant, found.session).await {
+            Ok(Some(running)) => {
+                let (session, epoch) = (found.session, running.epoch);
+                let control = Control { session, kind: ControlKind::Cancel, epoch };
+                self.bus.control(running.owner, &control);
+                Ok(Ok(()))
+            }
+            Ok(None) => Ok(Ok(())),
             Err(error @ holdfast_session::Error::Conflict(_)) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
@@ -136,6 +227,50 @@ impl Subagents for Inside {
     }
 }
 
+impl Inside {
+    /// What a subagent is given: what was asked for, as far as the turn that asks has it itself.
+    fn given(
+        &self,
+        call: &Call,
+        own: &Agent,
+        wanted: &Wanted,
+    ) -> anyhow::Result<Result<Given, String>> {
+        let set = match wanted.bundle.as_deref() {
+            None => None,
+            Some(name) => match bundle_of(&own.settings, name) {
+                Ok(tools) => Some(tools),
+                Err(reason) => return Ok(Err(reason)),
+            },
+        };
+        let mut tools = granted(set.as_deref(), wanted.tools.as_deref());
+        for list in self.narrowed(call)? {
+            tools = Some(match tools {
+                Some(tools) => tools.into_iter().filter(|tool| list.contains(tool)).collect(),
+                None => list,
+            });
+        }
+        Ok(Ok(Given {
+            bundle: wanted.bundle.clone().unwrap_or_default(),
+            tools,
+            fs_read: wanted.read.clone(),
+            fs_write: wanted.write.clone(),
+        }))
+    }
+}
+
+/// The tools of a set: the agent's own, or one that is shipped.
+pub(crate) fn bundle_of(settings: &Settings, name: &str) -> Result<Vec<String>, String> {
+    if let Some(tools) = settings.bundles.get(name) {
+        return Ok(tools.clone());
+    }
+    let known = |tools: &[&str]| tools.iter().map(|tool| (*tool).to_owned()).collect();
+    bundle(name).map(known).ok_or_else(|| {
+        let own = settings.bundles.keys().map(String::as_str);
+        let all: Vec<&str> = BUNDLES.iter().map(|(name, _)| *name).chain(own).collect();
+        format!("there is no bundle `{}`; there are: {}", short(name), all.join(", "))
+    })
+}
+
 /// What a subagent has used up of what it may, before a step that would use more.
 pub(crate) fn spent(task: &Subagent, turn: &[Entry]) -> Option<Budget> {
     let (mut steps, mut tokens) = (0_i32, 0_i64);
@@ -174,7 +309,16 @@ pub(crate) async fn announce(worker: Arc<Worker>, stop: CancellationToken) {
 }
 
 async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
+    let mesh = Mesh { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
     for (tenant, session) in worker.sessions.ended_subagents(BATCH).await? {
+        let child = worker.sessions.subagent(tenant, session).await?;
+        if let Some(place) = child.and_then(|child| child.place) {
+            if let Err(error) = mesh.go_on(tenant, session, &place).await {
+                let error: &dyn std::error::Error = error.as_ref();
+                warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
+            }
+            continue;
+        }
         let announced = match worker.sessions.announce(tenant, session, words).await {
             // The session that asked is full; it is told later, and others are told now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
@@ -249,7 +393,22 @@ mod tests {
             error: String::new(),
             tokens: 0,
             took: Duration::ZERO,
+            given: Given::default(),
+            place: None,
+            key: String::new(),
+            started_at: jiff::Timestamp::UNIX_EPOCH,
         }
+    }
+
+    #[test]
+    fn an_agent_s_own_set_goes_before_a_shipped_one_and_an_unknown_one_is_refused() {
+        let mut settings = Settings::default();
+        settings.bundles.insert("read".into(), vec!["read".into()]);
+
+        assert_eq!(bundle_of(&settings, "read").unwrap(), ["read"]);
+        assert_eq!(bundle_of(&settings, "research").unwrap().len(), 4);
+        let told = bundle_of(&settings, "all").unwrap_err();
+        assert!(told.starts_with("there is no bundle `all`; there are: none, read"), "{told}");
     }
 
     fn thought(tokens: u64) -> Entry {

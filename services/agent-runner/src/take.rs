@@ -164,9 +164,13 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     }
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
     let ended = async {
-        match brief {
-            Ok(brief) => turn.walk(&brief).await,
-            Err(failure) => turn.refuse(&failure).await,
+        match &brief {
+            Ok(brief) => {
+                let completed = turn.walk(brief).await?;
+                turn.look_back(brief, &completed);
+                Ok(completed)
+            }
+            Err(failure) => turn.refuse(failure).await,
         }
     };
     ended.instrument(span.clone()).await

@@ -4,13 +4,13 @@ use std::{convert::Infallible, env, sync::Arc};
 
 use holdfast_agent::{
     PromptInput, build_on,
-    compact::Overflow,
-    prompt::{Channel, Moment, Runtime, Setting},
+    compact::{Overflow, Reason},
+    prompt::{Channel, Moment, PromptMode, Runtime, Setting},
     subagent::SubagentTask,
 };
 use holdfast_llm::{Model as _, OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{Entry, Reply};
+use holdfast_types::{ContextOptions, Entry, Reply, SessionKind, Strategy};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -43,6 +43,9 @@ impl Turn<'_> {
         brief: &Brief,
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
+        if self.is_flushing() {
+            return self.flush(brief).await.map(|()| None);
+        }
         let thought = self.think_through(brief, with_tools).await;
         // After what was used is stored.
         self.give_back().await;
@@ -58,13 +61,24 @@ impl Turn<'_> {
         if let Some(why) = self.is_spent(brief).await? {
             return self.fail(&Failure::Spent(&why)).await.map(Some);
         }
+        if with_tools && self.begin_flush(brief, Reason::Proactive).await? {
+            return Ok(None);
+        }
         self.make_room(brief).await?;
         let mut tried = Overflow::default();
+        if std::mem::take(&mut self.is_refused) {
+            self.remedy(brief, &mut tried).await?;
+        }
         let mut asked = self.ask(brief, with_tools).await?;
         // The provider counts otherwise than we do.
-        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked
-            && self.remedy(brief, &mut tried).await?
-        {
+        while let Asked::Failed(holdfast_llm::Error::ContextOverflow) = asked {
+            if with_tools && self.begin_flush(brief, Reason::Overflow).await? {
+                self.is_refused = true;
+                return Ok(None);
+            }
+            if !self.remedy(brief, &mut tried).await? {
+                break;
+            }
             asked = self.ask(brief, with_tools).await?;
         }
         let reply = match asked {
@@ -134,12 +148,12 @@ impl Turn<'_> {
         Ok(self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?)
     }
 
-    fn request(&self, brief: &Brief, with_tools: bool) -> Request {
+    pub(crate) fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
             let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
-            tools = match brief.tools {
+            tools = match brief.tools.as_ref().or(brief.context.include_tools.as_ref()) {
                 Some(_) => registry.specs(),
                 None => registry.offered(&allowed),
             };
@@ -155,6 +169,8 @@ impl Turn<'_> {
             tools: &tools,
             files: &brief.files,
             workspace: Some(WORKSPACE),
+            mode: mode(self.kind, brief.context.strategy),
+            memory: brief.context.include_memory,
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
@@ -172,6 +188,7 @@ impl Turn<'_> {
             model: &model,
             thinking: thinking.as_str(),
         });
+        let runtime = runtime.filter(|_| tells_runtime(&brief.context));
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
         let task = self.task.as_ref().map(|task| SubagentTask {
             task: Some(&task.task),
@@ -198,7 +215,7 @@ impl Turn<'_> {
 
     /// Ends when the answer is of no use any more: cancelled, interrupted, lost, or the process
     /// has no time left.
-    async fn until_unwanted(&self) -> Result<(), Error> {
+    pub(crate) async fn until_unwanted(&self) -> Result<(), Error> {
         tokio::select! {
             () = self.hold.lost.cancelled() => Err(Error::Lost),
             () = self.worker.giving_up.cancelled() => Err(Error::AskedBack),
@@ -238,4 +255,17 @@ impl Turn<'_> {
             Intake::Hear(_) => false,
         }
     }
+}
+
+/// How much of the prompt there is (spec CTX-001).
+const fn mode(kind: SessionKind, strategy: Strategy) -> PromptMode {
+    match strategy {
+        Strategy::Lite => PromptMode::Lite,
+        Strategy::Full | Strategy::Custom => PromptMode::of(kind),
+    }
+}
+
+/// Whether the prompt says what runs the agent (spec CTX-002).
+fn tells_runtime(options: &ContextOptions) -> bool {
+    options.include_runtime.unwrap_or(options.strategy != Strategy::Lite)
 }

@@ -76,6 +76,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
+    /// The model has refused what was said so far as too long, and memory was written down since.
+    pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -145,6 +147,7 @@ impl<'w> Turn<'w> {
             reserved: None,
             aloud: None,
             pictures: Vec::new(),
+            is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
     }

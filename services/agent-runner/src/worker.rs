@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin};
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, KnownTool};
-use holdfast_lock::SessionLocks;
+use holdfast_lock::{Locks, SessionLocks};
 use holdfast_session::Sessions;
 use holdfast_tools::{Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::{
     agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
-    studio::Providers,
+    studio::Providers, summaries::Queue,
 };
 
 /// What every turn of this process shares.
@@ -32,6 +32,9 @@ pub(crate) struct Worker {
     pub(crate) studio: Arc<Providers>,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
+    pub(crate) leases: Locks,
+    /// Conversations that wait to be summarised.
+    pub(crate) summaries: Queue,
     pub(crate) prompts: Prompts,
     /// The tools of every agent; a turn may have more.
     pub(crate) tools: Arc<Toolbox>,

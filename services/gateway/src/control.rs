@@ -7,6 +7,7 @@
 mod accounts;
 pub mod agents;
 mod budgets;
+mod chains;
 mod connections;
 mod credentials;
 pub mod files;
@@ -16,6 +17,7 @@ mod models;
 mod policies;
 mod providers;
 mod routing;
+mod subagents;
 mod tenants;
 
 use std::collections::HashMap;
@@ -39,6 +41,8 @@ tenants_server::TenantsServer,
 mcp_servers_server::McpServersServer,
 policies_server::PoliciesServer,
 connections_server::ConnectionsServer,
+chains_server::ChainsServer,
+subagents_server::SubagentsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -92,6 +96,8 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
         .add_service(service!(SessionsServer, sessions::Handler))
+        .add_service(service!(SubagentsServer, subagents::Subagents))
+        .add_service(service!(ChainsServer, chains::Chains))
         .add_service(service!(OperationsServer, operations::Handler))
 }
 

@@ -73,6 +73,12 @@ impl Plan {
         self.goes
     }
 
+    /// How many of the journal's newest entries the summary will not stand for.
+    #[must_use]
+    pub const fn keeps(&self) -> u32 {
+        self.keeps
+    }
+
     /// Takes one answer for each question, in their order. One answer is the summary; several are
     /// merged by asking again, oldest first (CMP-005).
     ///

@@ -15,7 +15,7 @@
 //! of tools say what is *offered*, under every strategy: a lite prompt describes no tools, and its
 //! model may call them all the same.
 
-use super::options::{ContextOptions, Strategy};
+use holdfast_types::{ContextOptions, Strategy};
 
 /// A part of a prompt, in the order in which they stand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

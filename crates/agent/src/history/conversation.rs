@@ -18,6 +18,7 @@
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
 //! | a conversation that began anew | nothing from before it |
+//! | what was thought and called while memory was written down | nothing |
 //! | a seeded message of the system | nothing here: it is part of the instructions |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -141,6 +142,8 @@ struct Reader<'j> {
     asked: Option<Asked<'j>>,
     heard: Vec<(i64, &'j Body)>,
     pictures: &'j [Picture],
+    /// Memory is being written down.
+    aside: bool,
 }
 
 /// Calls that wait for their results, and what was said meanwhile.
@@ -164,6 +167,7 @@ impl<'j> Reader<'j> {
             asked: None,
             heard: Vec::new(),
             pictures: &[],
+            aside: false,
         }
     }
 
@@ -172,6 +176,7 @@ impl<'j> Reader<'j> {
     fn pass_over(&mut self, summarised: &'j [Entry]) {
         let turn = summarised.len() - turn::open(summarised).len();
         for (at, entry) in summarised.iter().enumerate() {
+            self.aside = turn::is_flushing_after(entry, self.aside);
             let Entry::Heard { seq, body } = entry else { continue };
             if at < turn || !turn::asks(entry) {
                 self.is_repeated(*seq, body);
@@ -182,7 +187,10 @@ impl<'j> Reader<'j> {
     }
 
     fn take(&mut self, at: usize, entry: &'j Entry) {
+        let was_aside = self.aside;
+        self.aside = turn::is_flushing_after(entry, was_aside);
         match entry {
+            Entry::Thought { .. } | Entry::Called { .. } | Entry::Returned { .. } if was_aside => {}
             Entry::Heard { seq, body } => {
                 if let Some(message) = self.message(*seq, body) {
                     self.say(at, message);
@@ -247,7 +255,7 @@ impl<'j> Reader<'j> {
                 return;
             }
             // The one in force is told apart, and others have had their time.
-            Note::Summary => return,
+            Note::Summary | Note::Flush | Note::Flushed => return,
         };
         if ends {
             self.settle();

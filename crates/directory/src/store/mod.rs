@@ -6,6 +6,7 @@ pub(crate) mod audit;
 pub(crate) mod bindings;
 pub(crate) mod budgets;
 pub(crate) mod catalogue;
+pub(crate) mod chains;
 pub(crate) mod connections;
 pub(crate) mod credentials;
 pub(crate) mod identities;

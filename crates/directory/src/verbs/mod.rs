@@ -3,6 +3,7 @@
 mod accounts;
 mod agents;
 mod catalogue;
+mod chains;
 mod connections;
 mod credentials;
 mod keys;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_session::{
-    Accepted, Cleanup, Completion, Error, NewMessage, NewSubagent, Subagent, SubagentOutcome,
+    Accepted, Cleanup, Completion, Error, Given, NewMessage, NewSubagent, Subagent, SubagentOutcome,
 };
 use holdfast_types::{AgentName, RunId, SessionId, SessionKey, TenantId, Wait};
 
@@ -43,6 +43,9 @@ fn wanted(ada: &Tenant<'_>, parent: SessionId, id: &str) -> anyhow::Result<NewSu
         max_steps: Some(7),
         max_tokens: None,
         most: 2,
+        given: Given::default(),
+        awaited: None,
+        place: None,
         trace: None,
     })
 }

@@ -8,11 +8,16 @@
 
 mod answering;
 mod budgets;
+mod bundles;
 mod catalogue;
+mod chains;
 mod commands;
 mod compacting;
 mod connected;
+mod contexts;
 mod failing;
+mod first_run;
+mod flushing;
 mod gated;
 mod holding;
 mod idling;
@@ -25,6 +30,7 @@ mod queueing;
 mod shell;
 mod studio;
 mod subagents;
+mod summarising;
 mod surviving;
 mod tools;
 mod tracing;

@@ -18,6 +18,7 @@ use holdfast_types::{
     AccountId, Body, Entry, QueueMode, RunnerId, SessionId, SessionKey, Source, Target, TenantId,
     Usage, Wait,
 };
+use holdfast_workspace::Workspaces;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use tokio::{task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -34,6 +35,7 @@ pub struct World {
     pub agent: Agent,
     /// Where commands' files are.
     pub scratch: tempfile::TempDir,
+    pub workspaces: Workspaces,
     database: Database,
     nats: nats::Namespace,
     redis: redis::Namespace,
@@ -87,6 +89,7 @@ impl World {
         };
         let bus = Bus::connect(&bus_config, "test").await?;
         let world = Self {
+            workspaces: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),
             directory,
             bus,
@@ -315,6 +318,18 @@ impl World {
     pub async fn texts(&self, sql: &str) -> anyhow::Result<Vec<String>> {
         let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_all(&mut connection).await?)
+    }
+
+    /// A message to the conversation that the agent has with its owner.
+    pub fn owners(&self, text: &str) -> NewMessage {
+        NewMessage { key: SessionKey::main(&self.agent.name), ..self.message("owner", text) }
+    }
+
+    /// What is in a file of the agent's.
+    pub async fn file(&self, path: &str) -> anyhow::Result<Option<String>> {
+        let path = path.parse()?;
+        let found = self.workspaces.read(self.tenant, self.agent.id, &path, None).await?;
+        Ok(found.and_then(|file| file.text().map(str::to_owned)))
     }
 
     /// Waits until something is so.

@@ -1,5 +1,7 @@
 //! `Agents`.
 
+use std::collections::BTreeMap;
+
 use holdfast_directory::{Agent, NewAgent, Settings};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
@@ -7,7 +9,7 @@ use holdfast_proto::gateway::v1::{
     GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
     UpdateAgentResponse, agents_server::Agents as Service,
 };
-use holdfast_types::AgentName;
+use holdfast_types::{AgentName, ContextOptions};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, given, refuse, some, timestamp, word, word_of};
@@ -110,6 +112,12 @@ fn agent_of(agent: Agent) -> pb::Agent {
         tools: settings.tools.unwrap_or_default(),
         spawns: settings.spawns,
         fallbacks: settings.fallbacks,
+        context: Some(context_of(settings.context)),
+        bundles: settings
+            .bundles
+            .into_iter()
+            .map(|(name, tools)| pb::Bundle { name, tools })
+            .collect(),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -134,6 +142,8 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         tools: Some(agent.tools).filter(|tools| !tools.is_empty()),
         spawns: agent.spawns,
         fallbacks: agent.fallbacks,
+        context: context(agent.context.unwrap_or_default())?,
+        bundles: bundles(agent.bundles)?,
     };
     Ok(NewAgent {
         name: name(&agent.name)?,
@@ -143,6 +153,44 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         is_default: agent.is_default,
         settings,
     })
+}
+
+fn context_of(options: ContextOptions) -> pb::ContextOptions {
+    pb::ContextOptions {
+        strategy: options.strategy.as_str().to_owned(),
+        include_tools: options.include_tools.unwrap_or_default(),
+        exclude_tools: options.exclude_tools.unwrap_or_default(),
+        include_skills: options.include_skills.unwrap_or_default(),
+        exclude_skills: options.exclude_skills.unwrap_or_default(),
+        include_memory: options.include_memory,
+        include_runtime: options.include_runtime,
+    }
+}
+
+/// An empty list cannot be told from an absent one here, and says nothing (spec C-56, CTX-007).
+fn context(options: pb::ContextOptions) -> Result<ContextOptions, Error> {
+    let list = |names: Vec<String>| Some(names).filter(|names| !names.is_empty());
+    Ok(ContextOptions {
+        strategy: word("context.strategy", &options.strategy, "full, lite or custom")?,
+        include_tools: list(options.include_tools),
+        exclude_tools: list(options.exclude_tools),
+        include_skills: list(options.include_skills),
+        exclude_skills: list(options.exclude_skills),
+        include_memory: options.include_memory,
+        include_runtime: options.include_runtime,
+    })
+}
+
+fn bundles(bundles: Vec<pb::Bundle>) -> Result<BTreeMap<String, Vec<String>>, Error> {
+    let mut named = BTreeMap::new();
+    for bundle in bundles {
+        let name = bundle.name.clone();
+        if named.insert(bundle.name, bundle.tools).is_some() {
+            let shown: String = name.chars().take(80).collect();
+            return Err(refuse(format!("the bundle `{shown}` is there twice: name one otherwise")));
+        }
+    }
+    Ok(named)
 }
 
 /// Any text makes a name, but one without a usable character would make `main`.
@@ -187,6 +235,33 @@ mod tests {
         assert_eq!(new.settings.tools, Some(vec!["web_search".to_owned()]));
         let told = wrong.unwrap_err().to_string();
         assert_eq!(told, "`group_scope` is `all`: write group or group-user");
+    }
+
+    #[test]
+    fn what_a_prompt_holds_and_the_bundles_come_back_as_they_were_said() {
+        let agent = pb::Agent {
+            name: "coach".into(),
+            context: Some(pb::ContextOptions {
+                strategy: "lite".into(),
+                exclude_tools: vec!["exec".into()],
+                include_memory: Some(true),
+                ..Default::default()
+            }),
+            bundles: vec![pb::Bundle { name: "look".into(), tools: vec!["read".into()] }],
+            ..Default::default()
+        };
+
+        let new = new_agent(agent.clone()).unwrap();
+        let twice = pb::Agent { bundles: [&agent.bundles[..], &agent.bundles].concat(), ..agent };
+
+        assert_eq!(new.settings.context.strategy, holdfast_types::Strategy::Lite);
+        assert_eq!(new.settings.context.include_tools, None);
+        assert_eq!(
+            context(context_of(new.settings.context.clone())).unwrap(),
+            new.settings.context
+        );
+        assert_eq!(new.settings.bundles["look"], ["read"]);
+        assert!(new_agent(twice).unwrap_err().to_string().contains("`look` is there twice"));
     }
 
     #[test]

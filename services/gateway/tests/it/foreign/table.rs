@@ -33,7 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-    let doors = doors.into_iter().chain([policies()]);
+    let doors = doors.into_iter().chain([policies(), others()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -113,6 +113,39 @@ fn sessions() -> Vec<Try> {
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
     ]
+}
+
+/// Subagents and chains.
+fn others() -> Vec<Try> {
+    vec![
+        ("Subagents/ListSubagents", Is::Shown, |_| bytes(pb::ListSubagentsRequest::default())),
+        ("Subagents/ListSubagents", Is::Found, |of| {
+            bytes(pb::ListSubagentsRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Subagents/ListSubagents", Is::Found, |of| {
+            let session = of.session_key.clone();
+            bytes(pb::ListSubagentsRequest { session, ..Default::default() })
+        }),
+        ("Subagents/StopSubagent", Is::Found, |of| {
+            bytes(pb::StopSubagentRequest { session: of.subagent.clone() })
+        }),
+        ("Subagents/SendToSubagent", Is::Found, |of| {
+            let (session, text) = (of.subagent.clone(), "history".into());
+            bytes(pb::SendToSubagentRequest { session, text, ..Default::default() })
+        }),
+        ("Chains/ListChains", Is::Shown, |_| bytes(pb::ListChainsRequest {})),
+        ("Chains/GetChain", Is::Found, |of| bytes(pb::GetChainRequest { name: of.chain.clone() })),
+        ("Chains/DeleteChain", Is::Found, |of| {
+            bytes(pb::DeleteChainRequest { name: of.chain.clone() })
+        }),
+        ("Chains/PutChain", Is::Made, |of| bytes(put_chain(&of.chain))),
+    ]
+}
+
+pub fn put_chain(name: &str) -> pb::PutChainRequest {
+    let spec = r#"{"stages":[{"steps":[{"name":"a","prompt":"{{input}}"}]}]}"#.to_owned();
+    let chain = pb::Chain { name: name.to_owned(), spec, ..Default::default() };
+    pb::PutChainRequest { chain: Some(chain) }
 }
 
 /// An archive with one file.

@@ -1,8 +1,13 @@
 //! Something of each kind, of one tenant: what the other one asks for.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
-use holdfast_types::{AccountId, AgentId, DeliveryId, KeyId, MessageId, RunId, SessionId};
+use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_types::{
+    AccountId, AgentId, AgentName, DeliveryId, KeyId, MessageId, RunId, SessionId, SessionKey,
+};
 use prost::Message;
 use uuid::Uuid;
 
@@ -10,7 +15,7 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, alias, binding, connection, credential, identity, mcp_server, model,
-        rules,
+        put_chain, rules,
     },
 };
 use crate::{
@@ -37,6 +42,8 @@ pub struct Things {
     pub peer: String,
     pub identity: String,
     pub rule_word: String,
+    pub chain: String,
+    pub subagent: String,
     pub user: String,
     pub request_id: String,
     pub session: String,
@@ -63,6 +70,7 @@ impl Things {
             peer: name("peer"),
             identity: name("friend"),
             rule_word: name("word"),
+            chain: name("chain"),
             user: name("user"),
             request_id: name("request"),
             ..Self::default()
@@ -78,6 +86,7 @@ impl Things {
             account: AccountId::generate().to_string(),
             binding: Uuid::now_v7().to_string(),
             session: SessionId::generate().to_string(),
+            subagent: SessionId::generate().to_string(),
             session_key: format!("agent:{}:api:{}", named.agent_name, named.user),
             message: MessageId::generate().to_string(),
             run: RunId::generate().to_string(),
@@ -131,6 +140,8 @@ impl Things {
         let made: pb::CreateBindingResponse =
             ask(world, who, "Routing/CreateBinding", create).await?;
         self.binding = made.binding.context("no binding")?.id;
+        let put = put_chain(&self.chain);
+        let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
         let put = rules(self, &self.agent_name);
         let _: pb::PutRulesResponse = ask(world, who, "Routing/PutRules", put).await?;
         let _: pb::PutIdentityResponse =
@@ -176,6 +187,32 @@ impl Things {
         let sent: pb::ListDeliveriesResponse =
             ask(world, who, "Operations/ListDeliveries", list).await?;
         self.delivery = sent.deliveries.first().context("no delivery")?.id.clone();
+        self.spawn(world).await
+    }
+
+    /// A subagent that has ended.
+    async fn spawn(&mut self, world: &World) -> anyhow::Result<()> {
+        let new = NewSubagent {
+            parent: self.session.parse()?,
+            key: SessionKey::subagent(&AgentName::new(&self.agent_name), "annas")?,
+            agent: self.agent.parse()?,
+            label: "annas subagent".into(),
+            task: "annas task".into(),
+            model: None,
+            cleanup: Cleanup::Keep,
+            wall: Duration::from_secs(600),
+            max_steps: None,
+            max_tokens: None,
+            most: 8,
+            given: Given::default(),
+            awaited: None,
+            place: None,
+            trace: None,
+        };
+        let (session, task) = world.sessions.spawn(world.anna.id, new).await?;
+        world.follow(&world.anna, &task.message.to_string()).await?;
+        world.sessions.settle_subagent(world.anna.id, session).await?;
+        self.subagent = session.to_string();
         Ok(())
     }
 
@@ -223,13 +260,14 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 9] {
+    fn ids(&self) -> [&str; 10] {
         [
             &self.agent,
             &self.key,
             &self.account,
             &self.binding,
             &self.session,
+            &self.subagent,
             &self.message,
             &self.run,
             &self.dead_letter,

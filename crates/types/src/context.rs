@@ -1,7 +1,10 @@
-//! What may be chosen about a prompt (CTX-001, CTX-002).
+//! What may be chosen about a prompt (spec CTX-001, CTX-002).
+
+use serde::{Deserialize, Serialize};
 
 /// How much a prompt holds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Strategy {
     /// Identity, bootstrap files, tools, skills, memory, runtime, time and session.
     #[default]
@@ -35,21 +38,28 @@ impl Strategy {
 ///
 /// An absent list is all, and an empty one is none (C-56). Where an API of its own says that an
 /// empty list is all, its edge calls [`Self::with_empty_as_all`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ContextOptions {
     /// How much.
     pub strategy: Strategy,
     /// The only tools to offer.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub include_tools: Option<Vec<String>>,
     /// Tools not to offer, whatever else is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_tools: Option<Vec<String>>,
     /// The only skills to tell of.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub include_skills: Option<Vec<String>>,
     /// Skills not to tell of, whatever else is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_skills: Option<Vec<String>>,
     /// Whether the memory block is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub include_memory: Option<bool>,
     /// Whether the runtime block is in.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub include_runtime: Option<bool>,
 }
 
@@ -69,6 +79,16 @@ impl ContextOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_stored_is_short_and_what_another_version_wrote_is_read() {
+        let stored = serde_json::to_string(&ContextOptions::default()).unwrap();
+        assert_eq!(stored, r#"{"strategy":"full"}"#);
+
+        let read: ContextOptions =
+            serde_json::from_str(r#"{"strategy":"lite","include_memory":true,"x":1}"#).unwrap();
+        assert_eq!((read.strategy, read.include_memory), (Strategy::Lite, Some(true)));
+    }
 
     #[test]
     fn a_strategy_is_known_by_its_word_and_full_is_usual() {

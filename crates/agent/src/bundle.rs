@@ -1,0 +1,74 @@
+//! Sets of tools that a subagent may be given by name (spec SUB-018).
+//!
+//! What a subagent has is what its set and its list name together, less what policy denies it: a
+//! set gives nothing that its agent would not have anyway. An agent's own sets go before these.
+
+/// The sets that are shipped: a name, and its tools.
+pub const BUNDLES: [(&str, &[&str]); 5] = [
+    ("none", &[]),
+    ("read", &["list_files", "read"]),
+    (
+        "files",
+        &["append_file", "apply_patch", "delete_file", "edit", "list_files", "read", "write"],
+    ),
+    ("research", &["list_files", "read", "web_fetch", "web_search"]),
+    (
+        "code",
+        &[
+            "append_file",
+            "apply_patch",
+            "delete_file",
+            "edit",
+            "exec",
+            "list_files",
+            "process",
+            "read",
+            "write",
+        ],
+    ),
+];
+
+/// Tools that see all of an agent's files, so that whoever may see only some of them has them not.
+pub const UNBOUNDED: [&str; 2] = ["exec", "process"];
+
+/// A shipped set by its name.
+#[must_use]
+pub fn bundle(name: &str) -> Option<&'static [&'static str]> {
+    BUNDLES.iter().find(|(known, _)| *known == name).map(|(_, tools)| *tools)
+}
+
+/// What a set and a list come to; `None` is all. An absent list with a set is nothing more, and an
+/// absent set with a list is nothing more either.
+#[must_use]
+pub fn granted(set: Option<&[String]>, list: Option<&[String]>) -> Option<Vec<String>> {
+    if set.is_none() && list.is_none() {
+        return None;
+    }
+    let all = set.unwrap_or_default().iter().chain(list.unwrap_or_default());
+    let mut tools: Vec<String> = all.cloned().collect();
+    tools.sort_unstable();
+    tools.dedup();
+    Some(tools)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_and_a_list_are_taken_together_and_neither_is_everything() {
+        let (set, list) = (["b".to_owned(), "a".to_owned()], ["c".to_owned(), "a".to_owned()]);
+
+        assert_eq!(granted(None, None), None);
+        assert_eq!(granted(Some(&set), None).unwrap(), ["a", "b"]);
+        assert_eq!(granted(Some(&set), Some(&list)).unwrap(), ["a", "b", "c"]);
+        assert_eq!(granted(None, Some(&[])), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_set_is_known_by_its_name() {
+        assert_eq!(bundle("none"), Some(&[][..]));
+        assert!(bundle("code").is_some_and(|tools| tools.contains(&"exec")));
+        assert_eq!(bundle("Code"), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Chains: the tenant's own, and the one that is shipped.
+
+use holdfast_types::{Chain, SHIPPED_CHAIN, TenantId};
+
+use super::check_room;
+use crate::{Actor, Directory, Error, NamedChain, chain, store};
+
+const MOST: i64 = 100;
+
+impl Directory {
+    /// The tenant's chains, by name, and the shipped one unless one of theirs has its name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn chains(&self, tenant: TenantId) -> Result<Vec<NamedChain>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let mut chains = store::chains::all(&mut tx).await?;
+        tx.commit().await?;
+        if chains.iter().all(|known| known.name != SHIPPED_CHAIN) {
+            chains.push(NamedChain::shipped());
+        }
+        Ok(chains)
+    }
+
+    /// A chain by its name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name.
+    pub async fn chain(&self, tenant: TenantId, name: &str) -> Result<NamedChain, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = store::chains::get(&mut tx, name).await?;
+        tx.commit().await?;
+        match found {
+            Some(found) => Ok(found),
+            None if name == SHIPPED_CHAIN => Ok(NamedChain::shipped()),
+            None => Err(Error::not_found("chain", name)),
+        }
+    }
+
+    /// Makes a chain, or replaces what one is; runs that are under way go on as they began.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, or the tenant has too many.
+    pub async fn put_chain(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name: &str,
+        chain: &Chain,
+    ) -> Result<NamedChain, Error> {
+        chain::check(name, chain)?;
+        let mut tx = self.change(tenant).await?;
+        if store::chains::get(&mut tx, name).await?.is_none() {
+            check_room("chains", store::chains::count(&mut tx).await?, MOST)?;
+        }
+        store::chains::put(&mut tx, name, chain).await?;
+        store::audit::record(&mut tx, actor, "chain.put", name).await?;
+        let stored = store::chains::get(&mut tx, name).await?;
+        tx.commit().await?;
+        stored.ok_or_else(|| Error::not_found("chain", name))
+    }
+
+    /// Deletes a chain of the tenant's.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name.
+    pub async fn delete_chain(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name: &str,
+    ) -> Result<(), Error> {
+        let mut tx = self.change(tenant).await?;
+        if !store::chains::delete(&mut tx, name).await? {
+            return Err(Error::not_found("chain", name));
+        }
+        store::audit::record(&mut tx, actor, "chain.delete", name).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! Chains: who does what after whom (spec RTE-016).
+//!
+//! ```text
+//! stage 0      stage 1 (each)          stage 2
+//! plan ──list──┬─▶ work: task 1 ──┬──▶ review ──▶ whoever asked is told
+//!              ├─▶ work: task 2 ──┤
+//!              └─▶ work: task 3 ──┘
+//! ```
+//!
+//! The steps of a stage are done at once, each by a subagent; a stage begins when the one before it
+//! has ended. A prompt says where what is known goes: `{{input}}` is what the chain was asked,
+//! `{{results}}` what the stage before came to, `{{task}}` the one of a list that is meant.
+//! Stored as JSON: fields are only ever added, with a default.
+
+use serde::{Deserialize, Serialize};
+
+/// The most stages.
+pub const MOST_STAGES: usize = 8;
+
+/// The most that is done at once in a stage.
+pub const MOST_AT_ONCE: usize = 8;
+
+const LONGEST_PROMPT: usize = 20_000;
+const LONGEST_NAME: usize = 64;
+
+/// Stages, one after another.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chain {
+    /// What it is for, in a sentence that agents read.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// The stages.
+    pub stages: Vec<Stage>,
+}
+
+/// What is done at once.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Who does what.
+    pub steps: Vec<ChainStep>,
+    /// The stage before it ends with a list of tasks: a step is done for each of them, the one that
+    /// the task names, else the first.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub each: bool,
+}
+
+/// What one subagent does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChainStep {
+    /// What it is called.
+    pub name: String,
+    /// The agent that does it, by name; `None` is the one that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The model that it takes, if not its agent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The set of tools that it is given; `None` is all that its agent has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
+    /// Where its file tools may look; `None` is everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read: Option<Vec<String>>,
+    /// Where they may change something; `None` is everywhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub write: Option<Vec<String>>,
+    /// How long it may take, in seconds; `None` is an hour.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<u32>,
+    /// What it is told.
+    pub prompt: String,
+}
+
+/// The name of the chain that is shipped.
+pub const SHIPPED_CHAIN: &str = "plan-work-review";
+
+const PLAN: &str = "Split what is asked for below into at most five tasks that can be done at the \
+same time, none of which needs the result of another. Do none of them. Answer with nothing but a \
+JSON list of strings, each of which says all that its worker needs to know, who sees nothing else.\n\n\
+{{input}}";
+
+const WORK: &str = "{{task}}\n\nThis is one part of a larger request, which others work on too; do \
+your part only:\n\n{{input}}";
+
+const REVIEW: &str = "A request was split and worked on in parts. Check the parts against the \
+request, say what is missing or wrong, and put them together into one answer to it.\n\nThe \
+request:\n{{input}}\n\nThe parts:\n{{results}}";
+
+impl Chain {
+    /// The chain that is there without anybody writing one: a planner, workers at the same time, a
+    /// reviewer.
+    #[must_use]
+    pub fn shipped() -> Self {
+        let step = |name: &str, bundle: Option<&str>, prompt: &str| ChainStep {
+            name: name.to_owned(),
+            bundle: bundle.map(str::to_owned),
+            prompt: prompt.to_owned(),
+            ..ChainStep::default()
+        };
+        let stage = |step: ChainStep, each: bool| Stage { steps: vec![step], each };
+        Self {
+            description: "Splits a large request, works on the parts at the same time, and puts \
+                          them together."
+                .to_owned(),
+            stages: vec![
+                stage(step("plan", Some("read"), PLAN), false),
+                stage(step("work", None, WORK), true),
+                stage(step("review", Some("read"), REVIEW), false),
+            ],
+        }
+    }
+
+    /// Checks what could never work.
+    ///
+    /// # Errors
+    ///
+    /// With what to change.
+    pub fn check(&self) -> Result<(), String> {
+        if !(1..=MOST_STAGES).contains(&self.stages.len()) {
+            let got = self.stages.len();
+            return Err(format!("a chain has 1 to {MOST_STAGES} stages, and this one has {got}"));
+        }
+        if self.stages[0].each {
+            return Err("the first stage has none before it: it cannot be for `each`".to_owned());
+        }
+        for stage in &self.stages {
+            if !(1..=MOST_AT_ONCE).contains(&stage.steps.len()) {
+                let got = stage.steps.len();
+                return Err(format!("a stage has 1 to {MOST_AT_ONCE} steps, and one has {got}"));
+            }
+            for (at, step) in stage.steps.iter().enumerate() {
+                step.check()?;
+                if stage.steps[..at].iter().any(|other| other.name == step.name) {
+                    return Err(format!("two steps of a stage are called `{}`", step.name));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ChainStep {
+    fn check(&self) -> Result<(), String> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if !(1..=LONGEST_NAME).contains(&self.name.len()) || !self.name.chars().all(is_name) {
+            let shown: String = self.name.chars().take(80).collect();
+            return Err(format!(
+                "`{shown}` is not a step's name: write 1 to {LONGEST_NAME} of a-z, A-Z, 0-9, `_` \
+                 and `-`"
+            ));
+        }
+        let name = &self.name;
+        match self.prompt.len() {
+            _ if self.prompt.trim().is_empty() => {
+                Err(format!("the step `{name}` has no prompt: say what it is to do"))
+            }
+            _ if self.prompt.contains('\0') => {
+                Err(format!("the prompt of `{name}` has a NUL in it"))
+            }
+            got if got > LONGEST_PROMPT => Err(format!(
+                "the prompt of `{name}` is {got} bytes, and {LONGEST_PROMPT} are the most"
+            )),
+            _ if self.seconds.is_some_and(|seconds| !(1..=86_400).contains(&seconds)) => {
+                Err(format!("`seconds` of `{name}` must be from 1 to 86400"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_chain_passes_its_own_check_and_comes_back_as_it_was_stored() {
+        let chain = Chain::shipped();
+        assert_eq!(chain.check(), Ok(()));
+
+        let stored = serde_json::to_string(&chain).unwrap();
+        assert_eq!(serde_json::from_str::<Chain>(&stored).unwrap(), chain);
+    }
+
+    #[test]
+    fn what_could_never_work_is_refused_with_what_to_change() {
+        let shipped = Chain::shipped();
+        let with = |change: fn(&mut Chain)| {
+            let mut chain = shipped.clone();
+            change(&mut chain);
+            chain.check().unwrap_err()
+        };
+
+        assert!(with(|chain| chain.stages.clear()).contains("1 to 8 stages"));
+        assert!(with(|chain| chain.stages[0].each = true).contains("first stage"));
+        assert!(with(|chain| chain.stages[1].steps.clear()).contains("1 to 8 steps"));
+        assert!(with(|chain| chain.stages[0].steps[0].prompt = " ".into()).contains("no prompt"));
+        assert!(with(|chain| chain.stages[0].steps[0].name = "a b".into()).contains("`a b`"));
+        assert!(with(|chain| chain.stages[0].steps[0].seconds = Some(0)).contains("`seconds`"));
+        let twice = with(|chain| {
+            let step = chain.stages[1].steps[0].clone();
+            chain.stages[1].steps.push(step);
+        });
+        assert!(twice.contains("called `work`"));
+    }
+
+    #[test]
+    fn a_misspelt_field_is_not_passed_over() {
+        let wrong = r#"{"stages":[{"steps":[{"name":"a","prompt":"b","agnet":"c"}]}]}"#;
+
+        assert!(serde_json::from_str::<Chain>(wrong).is_err());
+    }
+}

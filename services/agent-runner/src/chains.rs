@@ -1,0 +1,350 @@
+//! Running chains by subagents (spec RTE-016).
+//!
+//! ```text
+//! /chain, chain_run ─▶ run stored ─▶ stage 0 ─▶ … ─▶ last stage ─▶ the session that asked is told
+//!                                     └ each end of a subagent asks: what is next? ┘
+//! ```
+//!
+//! Nobody holds a chain. Whoever notices the end of one of its subagents finds out what is next, does
+//! it, and only then notes that the end was dealt with. Every part of it is done once however often
+//! it is tried, so that it does not matter which runner is lost at which moment.
+
+use std::time::Duration;
+
+use holdfast_agent::{
+    chain::{Next, StepResult, next_in_chain, tasks},
+    subagent::{SubagentOutcome as Told, stats_line, trigger_message},
+};
+use holdfast_bus::{Bus, Control, ControlKind};
+use holdfast_directory::Directory;
+use holdfast_session::{
+    ChainPlace, ChainRun, Cleanup, Given, NewChainRun, NewSubagent, Sessions, Subagent,
+    SubagentOutcome,
+};
+use holdfast_tools::{Call, Chains};
+use holdfast_types::{AgentId, Fault as _, Kind, ModelId, RunId, SessionId, SessionKey, TenantId};
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    mesh::Inside,
+    subagents::{USUAL_STEPS, USUAL_TOKENS, bundle_of},
+};
+
+/// The most subagents of one session that may run at once where a chain begins them.
+const MOST_CHILDREN: i64 = 24;
+
+/// How long a step may take if nothing is said (spec SUB-010).
+const USUAL_WALL: u32 = 3_600;
+
+/// The longest that may be asked of a chain, in characters.
+const LONGEST_INPUT: usize = 20_000;
+
+/// The longest text that a step is told, in characters.
+const LONGEST_TASK: usize = 90_000;
+
+/// What chains stand on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mesh<'m> {
+    pub(crate) sessions: &'m Sessions,
+    pub(crate) directory: &'m Directory,
+    pub(crate) bus: &'m Bus,
+}
+
+/// Who asks for a chain.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) tenant: TenantId,
+    pub(crate) session: SessionId,
+    pub(crate) agent: AgentId,
+    /// The same for the same request.
+    pub(crate) key: &'a str,
+}
+
+/// What came of trying to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Begun {
+    Yes,
+    /// As many run as may: later.
+    Later,
+    /// It never can; why.
+    Never(String),
+}
+
+impl Chains for Inside {
+    async fn chain(
+        &self,
+        call: &Call,
+        name: Option<String>,
+        input: String,
+    ) -> anyhow::Result<Result<String, String>> {
+        let mesh = Mesh { sessions: &self.sessions, directory: &self.directory, bus: &self.bus };
+        let Some(name) = name else { return Ok(Ok(mesh.list(call.tenant).await?)) };
+        let asker =
+            Asker { tenant: call.tenant, session: call.session, agent: call.agent, key: &call.key };
+        mesh.start(asker, name.trim(), &input).await
+    }
+}
+
+impl Mesh<'_> {
+    /// The chains that there are, a line each.
+    pub(crate) async fn list(&self, tenant: TenantId) -> anyhow::Result<String> {
+        let chains = self.directory.chains(tenant).await?;
+        let lines: Vec<String> =
+            chains.iter().map(|one| format!("{}: {}", one.name, one.chain.description)).collect();
+        Ok(lines.join("\n"))
+    }
+
+    /// Begins a chain, and says so; or why not.
+    pub(crate) async fn start(
+        &self,
+        asker: Asker<'_>,
+        name: &str,
+        input: &str,
+    ) -> anyhow::Result<Result<String, String>> {
+        let input = input.trim();
+        match input.chars().count() {
+            0 => return Ok(Err("`input` is empty: say what is asked of the chain".to_owned())),
+            got if got > LONGEST_INPUT => {
+                return Ok(Err(format!(
+                    "what is asked of a chain has {LONGEST_INPUT} characters at most, and this \
+                     {got}: put what is long in a file"
+                )));
+            }
+            _ => {}
+        }
+        let view = self.sessions.session(asker.tenant, asker.session).await?;
+        if view.parent.is_some() {
+            return Ok(Err("a subagent begins no chains: do it yourself".to_owned()));
+        }
+        let chain = match self.directory.chain(asker.tenant, name).await {
+            Ok(found) => found.chain,
+            Err(error) if error.kind() == Kind::NotFound => {
+                let shown: String = name.chars().take(64).collect();
+                let all = self.list(asker.tenant).await?;
+                return Ok(Err(format!("there is no chain `{shown}`; there are:\n{all}")));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let new = NewChainRun {
+            run: run_of(asker.key),
+            session: asker.session,
+            name: name.to_owned(),
+            chain,
+            input: input.to_owned(),
+        };
+        self.sessions.start_chain(asker.tenant, &new).await?;
+        let Some(run) = self.sessions.chain_run(asker.tenant, new.run).await? else {
+            anyhow::bail!("a chain's run that was stored is not there")
+        };
+        if run.steps.is_empty() {
+            match self.begin(asker.tenant, asker.agent, &run, 0).await? {
+                Begun::Yes => {}
+                Begun::Later => {
+                    return Ok(Err(format!(
+                        "{MOST_CHILDREN} subagents of this conversation run already: wait for one \
+                         to end"
+                    )));
+                }
+                Begun::Never(reason) => return Ok(Err(reason)),
+            }
+        }
+        Ok(Ok(format!(
+            "The chain \"{name}\" works on it in {} stages. You will be told when it has ended; go \
+             on with other things, or end your turn.",
+            run.chain.stages.len()
+        )))
+    }
+
+    /// Goes on with a chain one of whose subagents has ended; `false` if that has to be tried again.
+    pub(crate) async fn go_on(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        place: &ChainPlace,
+    ) -> anyhow::Result<bool> {
+        let Some((_, running)) = self.sessions.settle_subagent(tenant, session).await? else {
+            return Ok(true);
+        };
+        if let Some(running) = running {
+            let control = Control { session, kind: ControlKind::Cancel, epoch: running.epoch };
+            self.bus.control(running.owner, &control);
+        }
+        if !self.step(tenant, place).await? {
+            return Ok(false);
+        }
+        self.sessions.announced(tenant, session).await?;
+        Ok(true)
+    }
+
+    async fn step(&self, tenant: TenantId, place: &ChainPlace) -> anyhow::Result<bool> {
+        let Some(run) = self.sessions.chain_run(tenant, place.run).await? else { return Ok(true) };
+        if run.outcome.is_some() {
+            return Ok(true);
+        }
+        let results: Vec<StepResult> = run.steps.iter().map(result).collect();
+        let stage = usize::try_from(place.stage).unwrap_or(0);
+        let ended = match next_in_chain(&run.chain, &run.input, stage, &results) {
+            Next::Wait => return Ok(true),
+            Next::Begin(stage, tasks) if tasks.is_empty() => {
+                Err(format!("stage {} had nothing to do", stage + 1))
+            }
+            Next::Begin(stage, _) => {
+                let agent = match self.sessions.session(tenant, run.session).await {
+                    Ok(view) => view.agent,
+                    // Nobody is there any more to be told.
+                    Err(error) if error.kind() == Kind::NotFound => return Ok(true),
+                    Err(error) => return Err(error.into()),
+                };
+                match self.begin(tenant, agent, &run, stage).await? {
+                    Begun::Yes => return Ok(true),
+                    Begun::Later => return Ok(false),
+                    Begun::Never(reason) => Err(reason),
+                }
+            }
+            Next::Done(text) => Ok(text),
+            Next::Failed(reason) => Err(reason),
+        };
+        self.end(tenant, &run, ended).await
+    }
+
+    /// Gives the tasks of a stage to subagents, each once.
+    async fn begin(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        run: &ChainRun,
+        stage: usize,
+    ) -> anyhow::Result<Begun> {
+        let results: Vec<StepResult> = run.steps.iter().map(result).collect();
+        let at = i32::try_from(stage)?;
+        for (number, task) in tasks(&run.chain, &run.input, stage, &results).iter().enumerate() {
+            let step = task.step;
+            let agent = match &step.agent {
+                None => self.directory.agent_by_id(tenant, agent).await,
+                Some(name) => self.directory.agent(tenant, name).await,
+            };
+            let agent = match agent {
+                Ok(agent) => agent,
+                Err(error) if error.kind() == Kind::NotFound => {
+                    return Ok(Begun::Never(format!("{}: {error}", step.name)));
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let bundle = step.bundle.as_deref();
+            let tools = match bundle.map(|name| bundle_of(&agent.settings, name)).transpose() {
+                Ok(tools) => tools,
+                Err(reason) => return Ok(Begun::Never(format!("{}: {reason}", step.name))),
+            };
+            if let Some(Err(error)) = step.model.as_deref().map(str::parse::<ModelId>) {
+                return Ok(Begun::Never(format!("{}: {error}", step.name)));
+            }
+            let new = NewSubagent {
+                parent: run.session,
+                key: SessionKey::subagent(&agent.name, &key(run.run, stage, number))?,
+                agent: agent.id,
+                label: format!("{} {}/{}", run.name, step.name, number + 1),
+                task: task.text.chars().take(LONGEST_TASK).collect(),
+                model: step.model.clone(),
+                cleanup: Cleanup::Keep,
+                wall: Duration::from_secs(step.seconds.unwrap_or(USUAL_WALL).into()),
+                max_steps: Some(USUAL_STEPS),
+                max_tokens: Some(USUAL_TOKENS),
+                most: MOST_CHILDREN,
+                given: Given {
+                    bundle: step.bundle.clone().unwrap_or_default(),
+                    tools,
+                    fs_read: step.read.clone(),
+                    fs_write: step.write.clone(),
+                },
+                awaited: None,
+                place: Some(ChainPlace { run: run.run, stage: at, step: step.name.clone() }),
+                trace: holdfast_kit::trace::current(),
+            };
+            match self.sessions.spawn(tenant, new).await {
+                Ok((_, accepted)) if accepted.wake.is_some() => self.bus.wake_run(0),
+                Ok(_) => {}
+                Err(holdfast_session::Error::Conflict(_)) => return Ok(Begun::Later),
+                Err(error) if error.kind() == Kind::Exhausted => return Ok(Begun::Later),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.sessions.chain_at(tenant, run.run, at).await?;
+        Ok(Begun::Yes)
+    }
+
+    /// Tells the session that asked; `false` if it takes no more for now.
+    async fn end(
+        &self,
+        tenant: TenantId,
+        run: &ChainRun,
+        ended: Result<String, String>,
+    ) -> anyhow::Result<bool> {
+        let (outcome, told, said) = match &ended {
+            Ok(text) => ("ok", Told::Ok, text),
+            Err(reason) => ("error", Told::Error, reason),
+        };
+        let tokens: i64 = run.steps.iter().map(|step| step.tokens).sum();
+        let stats = stats_line(run.took, u64::try_from(tokens).ok().filter(|tokens| *tokens > 0));
+        let text = trigger_message(&run.name, told, Some(said), &stats);
+        metrics::counter!("holdfast_runner_chains_total", "outcome" => outcome).increment(1);
+        let accepted = match self.sessions.end_chain(tenant, run, outcome, text).await {
+            Err(error) if error.kind() == Kind::Exhausted => return Ok(false),
+            accepted => accepted?,
+        };
+        if let Some(accepted) = accepted {
+            if accepted.wake.is_some() {
+                self.bus.wake_run(0);
+            }
+            if let Some(running) = accepted.running {
+                let (session, epoch) = (accepted.session, running.epoch);
+                let control = Control { session, kind: ControlKind::Input, epoch };
+                self.bus.control(running.owner, &control);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn result(step: &Subagent) -> StepResult {
+    let place = step.place.as_ref();
+    let text = if step.result.is_empty() { &step.error } else { &step.result };
+    StepResult {
+        stage: place.and_then(|place| usize::try_from(place.stage).ok()).unwrap_or(usize::MAX),
+        step: place.map_or_else(String::new, |place| place.step.clone()),
+        ok: step.outcome.map(|outcome| outcome == SubagentOutcome::Ok),
+        text: match step.outcome {
+            Some(SubagentOutcome::Timeout) => "its time was over".to_owned(),
+            _ => text.clone(),
+        },
+    }
+}
+
+/// The run that a request makes: the same for the same one, whoever carries it out.
+fn run_of(key: &str) -> RunId {
+    let digest = Sha256::digest(key.as_bytes());
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid().into()
+}
+
+/// The last part of a step's key.
+fn key(run: RunId, stage: usize, number: usize) -> String {
+    let digest = Sha256::digest(format!("{run}:{stage}:{number}").as_bytes());
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_one_run_and_each_of_its_steps_a_key_of_its_own() {
+        let run = run_of("ses:run:0:a");
+
+        assert_eq!(run, run_of("ses:run:0:a"));
+        assert_ne!(run, run_of("ses:run:1:a"));
+        let keys: Vec<String> =
+            [(0, 0), (0, 1), (1, 0)].map(|(stage, number)| key(run, stage, number)).to_vec();
+        assert!(keys[0] != keys[1] && keys[1] != keys[2] && keys[0] != keys[2]);
+    }
+}

@@ -1,0 +1,146 @@
+//! Writing memory down before a compaction (spec C-22; a silent turn of the model within a turn).
+//!
+//! Begun where a compaction is near or due, at most once for each. What the model thinks and calls
+//! meanwhile is stored like all else, between two marks, so that a runner which takes the session
+//! over goes on in the midst of it, and nothing is written twice. It has the file tools alone, and
+//! they the agent's notes; nothing of it is streamed or sent. A flush that fails is ended, and the
+//! compaction goes on without.
+
+use holdfast_agent::{
+    bootstrap::Audience,
+    compact::{
+        FLUSH_TOOLS, Flush, Plan, Reason, flush_begins, flush_instruction, flush_messages,
+        flush_rounds, flushes, is_flushing, needs_memory_flush,
+    },
+    tokens::{CjkAware, Tokenizer as _, messages_tokens},
+};
+use holdfast_llm::{Delta, Request};
+use holdfast_types::{Entry, Note, Reply, ToolSpec};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    agents::Brief, error::Error, fail, files::NOTES, files::Scope, think::audience, turn::Turn,
+};
+
+/// How often the model is asked in one flush.
+const MOST_ROUNDS: usize = 6;
+
+impl Turn<'_> {
+    /// Whether memory is being written down.
+    pub(crate) fn is_flushing(&self) -> bool {
+        is_flushing(self.journal.entries())
+    }
+
+    /// What its tools may do meanwhile.
+    pub(crate) fn flush_scope() -> Scope {
+        Scope { read: None, write: Some(vec![NOTES.trim_end_matches('/').to_owned()]) }
+    }
+
+    /// The tools that there are meanwhile.
+    pub(crate) fn flush_tools() -> Vec<String> {
+        FLUSH_TOOLS.map(str::to_owned).to_vec()
+    }
+
+    /// Begins to write memory down, if a compaction is near and nothing was before it.
+    pub(crate) async fn begin_flush(
+        &mut self,
+        brief: &Brief,
+        reason: Reason,
+    ) -> Result<bool, Error> {
+        let (compactions, flushed_at) = flushes(self.journal.entries());
+        let is_owner = audience(self.kind, brief.dm_scope) == Audience::Owner;
+        if !is_owner || flushed_at == Some(compactions) {
+            return Ok(false);
+        }
+        let budget = self.budget(brief);
+        let conversation = self.conversation();
+        let before = conversation.summary().map_or(0, |summary| CjkAware.count(summary));
+        let wanted = needs_memory_flush(&Flush {
+            reason,
+            tokens: before + messages_tokens(&CjkAware, conversation.messages()),
+            budget,
+            kind: self.kind,
+            may_write: self.allowed(brief).allows("write"),
+            compactions,
+            flushed_at,
+        });
+        let plan = Plan::compact(&conversation, reason, budget, &CjkAware);
+        let keeps = match (&plan, reason) {
+            (Some(plan), _) => plan.keeps(),
+            // It is near, and not there yet: all of it will go.
+            (None, Reason::Proactive) => 0,
+            (None, Reason::Overflow) => return Ok(false),
+        };
+        if !wanted {
+            return Ok(false);
+        }
+        let today = jiff::Timestamp::now().to_zoned(brief.zone.clone());
+        let today = today.strftime("%Y-%m-%d").to_string();
+        metrics::counter!("holdfast_runner_flushes_total").increment(1);
+        self.append(vec![flush_begins(flush_instruction(&today), keeps)]).await?;
+        Ok(true)
+    }
+
+    /// Asks the model what to write down; it is over once that asks for nothing more.
+    pub(crate) async fn flush(&mut self, brief: &Brief) -> Result<(), Error> {
+        if flush_rounds(self.journal.entries()) >= MOST_ROUNDS {
+            return self.end_flush("asked often enough").await;
+        }
+        self.before_effect().await?;
+        fail::point("runner.before_flush").await;
+        // The provider counts otherwise than we do.
+        for part in [1, 2, 4] {
+            let request = self.flush_request(brief, part);
+            let cancelled = CancellationToken::new();
+            let mut pass_over = |_: Delta| {};
+            let replied = tokio::select! {
+                replied = brief.model.reply(&request, &mut pass_over, &cancelled) => replied,
+                unwanted = self.until_unwanted() => {
+                    unwanted?;
+                    return self.refresh().await;
+                }
+            };
+            match replied {
+                Ok(reply) => return self.flushed(reply).await,
+                Err(holdfast_llm::Error::ContextOverflow) => {}
+                Err(error) => {
+                    info!(error = &error as &dyn std::error::Error, "memory was not written down");
+                    return self.end_flush("the model did not answer").await;
+                }
+            }
+        }
+        self.end_flush("too much to read").await
+    }
+
+    async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
+        let Reply { text, calls, usage, model, carry, .. } = reply;
+        if calls.is_empty() {
+            return self.end_flush("done").await;
+        }
+        self.append(vec![Entry::Thought { text, calls, usage, model, carry }]).await.map(drop)
+    }
+
+    async fn end_flush(&mut self, how: &str) -> Result<(), Error> {
+        self.append(vec![Entry::noted(Note::Flushed, how)]).await.map(drop)
+    }
+
+    /// What the model is asked: its prompt as it is, what of the conversation will go, and what to
+    /// do. `part` of the room is what it may take.
+    fn flush_request(&self, brief: &Brief, part: usize) -> Request {
+        let mut request = self.request(brief, true);
+        let budget = self.budget(brief);
+        let room = budget.window.saturating_sub(budget.reserve + budget.instructions) / part;
+        if let Some(messages) = flush_messages(self.journal.entries(), self.kind, room) {
+            request.chat.messages = messages;
+        }
+        let allowed = self.allowed(brief);
+        let is_one = |spec: &ToolSpec| {
+            FLUSH_TOOLS.contains(&spec.name.as_str()) && allowed.allows(&spec.name)
+        };
+        let mut tools = self.worker.tools.registry().specs();
+        tools.retain(is_one);
+        request.chat.tools = tools;
+        request
+    }
+}

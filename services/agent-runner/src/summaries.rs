@@ -1,0 +1,259 @@
+//! Summarising long conversations beside the turns (spec CMP-008, C-22).
+//!
+//! After a turn that leaves more than 20 messages, or three quarters of the window, this process
+//! asks the model for a summary of all but the newest. One at a time for each session, wherever its
+//! turns run: a lease in Redis sees to it. No turn waits for it, and a session that nobody speaks in
+//! is not looked at. What it is lost with costs nothing: the next turn's end asks again.
+//!
+//! **What can go wrong.** Somebody speaks meanwhile. The summary is written only while the session
+//! is at rest, and says of how many newer entries it does not speak; see
+//! [`Sessions::keep_summary`](holdfast_session::Sessions::keep_summary). Without Redis two may be
+//! made at once: the second finds the first, and is dropped.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::try_join_all;
+use holdfast_agent::{
+    compact::{Plan, Progress, SUMMARY_TIMEOUT_SECS, Summary, SummaryRequest},
+    tokens::CjkAware,
+};
+use holdfast_llm::{Delta, Request};
+use holdfast_session::{NewSummary, Summarised};
+use holdfast_types::{Entry, Fault as _, RunId, SessionId, SessionKind, TenantId};
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use crate::{agents::Brief, turn::Turn, worker::Worker};
+
+/// The most conversations that wait to be summarised; what is beyond waits for its next turn.
+const MOST_WAITING: usize = 256;
+
+/// For how long a guard is kept by a process that is not heard of.
+const GUARD: Duration = Duration::from_secs(30);
+
+/// How often, and how long apart, a summary is tried to be stored while turns are under way.
+const TRIES: u32 = 40;
+const BETWEEN: Duration = Duration::from_millis(500);
+
+/// How many turns a conversation has had before it is worth a summary: one that a program made for
+/// a single question has had one.
+const FEWEST_TURNS: usize = 2;
+
+/// Conversations that wait to be summarised.
+#[derive(Default)]
+pub(crate) struct Queue {
+    jobs: Mutex<VecDeque<Job>>,
+    came: Notify,
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
+/// A conversation to summarise, and how.
+struct Job {
+    tenant: TenantId,
+    session: SessionId,
+    run: RunId,
+    brief: Arc<Brief>,
+    plan: Plan,
+    /// The journal's next place when it was planned.
+    at: i64,
+}
+
+impl Queue {
+    fn push(&self, job: Job) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.len() < MOST_WAITING {
+            jobs.push_back(job);
+            drop(jobs);
+            self.came.notify_one();
+        }
+    }
+
+    fn pop(&self) -> Option<Job> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+impl Turn<'_> {
+    /// Has the conversation summarised, if it is long, now that the turn has ended.
+    pub(crate) fn summarise_later(&self, brief: &Arc<Brief>) {
+        let journal = self.journal.entries();
+        let is_due =
+            is_kept(self.kind) && self.journal.is_stored() && turns(journal) >= FEWEST_TURNS;
+        if self.worker.config.summaries == 0 || !is_due {
+            return;
+        }
+        let Some(plan) = Plan::gentle(&self.conversation(), self.context_tokens, &CjkAware) else {
+            return;
+        };
+        self.worker.summaries.push(Job {
+            tenant: self.hold.claim.tenant,
+            session: self.hold.claim.session,
+            run: self.run,
+            brief: Arc::clone(brief),
+            plan,
+            at: self.journal.next_entry(),
+        });
+    }
+}
+
+/// Whether a conversation of this kind goes on from turn to turn.
+const fn is_kept(kind: SessionKind) -> bool {
+    match kind {
+        SessionKind::Main
+        | SessionKind::Dm
+        | SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => true,
+        SessionKind::Subagent | SessionKind::Cron | SessionKind::Heartbeat => false,
+    }
+}
+
+/// How many turns were answered.
+fn turns(journal: &[Entry]) -> usize {
+    let is_answer =
+        |entry: &&Entry| matches!(entry, Entry::Thought { calls, .. } if calls.is_empty());
+    journal.iter().filter(is_answer).count()
+}
+
+/// Summarises what waits, so many at once as the configuration says.
+pub(crate) async fn write(worker: Arc<Worker>, stop: CancellationToken) {
+    let most = usize::try_from(worker.config.summaries).unwrap_or(usize::MAX);
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.len() < most
+            && let Some(job) = worker.summaries.pop()
+        {
+            let span = info_span!("summary", tenant.id = %job.tenant, session.id = %job.session);
+            tasks.spawn(summarise(Arc::clone(&worker), job).instrument(span));
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = worker.summaries.came.notified(), if tasks.len() < most => {}
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+        }
+    }
+}
+
+async fn summarise(worker: Arc<Worker>, job: Job) {
+    let name = format!("summary:{}:{}", job.tenant, job.session);
+    let guard = match worker.leases.try_acquire(&name, GUARD).await {
+        Ok(None) => return,
+        Ok(guard) => guard,
+        Err(error) => {
+            debug!(error = &error as &dyn std::error::Error, "a summary is made without its guard");
+            None
+        }
+    };
+    let how = match make(&job).await {
+        Some(summary) => store(&worker, &job, summary).await,
+        None => "failed",
+    };
+    metrics::counter!("holdfast_runner_summaries_total", "how" => how).increment(1);
+    if let Some(guard) = guard {
+        // Should Redis not hear of it, it lapses.
+        let _ = guard.release().await;
+    }
+}
+
+/// Asks the model until there is one summary; `None` if none came.
+async fn make(job: &Job) -> Option<Summary> {
+    let mut plan = job.plan.clone();
+    loop {
+        let asked = plan.requests().iter().map(|request| ask(&job.brief, request));
+        let answers = try_join_all(asked).await.ok()?;
+        match plan.answered(answers) {
+            Ok(Progress::Ask(further)) => plan = further,
+            Ok(Progress::Done(summary)) => return Some(summary),
+            Err(error) => {
+                debug!(%error, "a conversation was not summarised");
+                return None;
+            }
+        }
+    }
+}
+
+async fn ask(brief: &Brief, wanted: &SummaryRequest) -> Result<String, ()> {
+    let until = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
+    let request = Request {
+        max_output: Some(wanted.max_output),
+        ..Request::new(brief.model_id.clone(), wanted.chat(), until)
+    };
+    let cancelled = CancellationToken::new();
+    let mut pass_over = |_: Delta| {};
+    match brief.model.reply(&request, &mut pass_over, &cancelled).await {
+        Ok(reply) => Ok(reply.text),
+        Err(error) => {
+            debug!(error = &error as &dyn std::error::Error, "no summary of a conversation");
+            Err(())
+        }
+    }
+}
+
+/// Stores the summary once no turn is under way, and says what became of it.
+async fn store(worker: &Worker, job: &Job, summary: Summary) -> &'static str {
+    let Summary { text, keeps } = summary;
+    let new = NewSummary { run: job.run, at: job.at, text, keeps };
+    for _ in 0..TRIES {
+        match worker.sessions.keep_summary(job.tenant, job.session, &new).await {
+            Ok(Summarised::Stored) => return "stored",
+            Ok(Summarised::Stale) => return "stale",
+            Ok(Summarised::Busy) => {}
+            Err(error) if error.kind().is_transient() => {}
+            Err(error) => {
+                warn!(error = &error as &dyn std::error::Error, "a summary was not stored");
+                return "failed";
+            }
+        }
+        sleep(BETWEEN).await;
+    }
+    "given_up"
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Body, Usage};
+
+    use super::*;
+
+    #[test]
+    fn only_answers_count_as_turns() {
+        let thought = |calls: usize| Entry::Thought {
+            text: "t".into(),
+            calls: (0..calls)
+                .map(|n| holdfast_types::ToolCall {
+                    id: n.to_string(),
+                    tool: "read".into(),
+                    input: "{}".into(),
+                })
+                .collect(),
+            usage: Usage::default(),
+            model: String::new(),
+            carry: None,
+        };
+        let seeded = Entry::Heard {
+            seq: 1,
+            body: Body { role: Some("assistant".into()), ..Body::text("before") },
+        };
+
+        assert_eq!(turns(&[seeded.clone(), thought(1), thought(0)]), 1);
+        assert_eq!(turns(&[seeded, thought(0), thought(2), thought(0)]), 2);
+        assert!(is_kept(SessionKind::Main) && !is_kept(SessionKind::Heartbeat));
+    }
+}

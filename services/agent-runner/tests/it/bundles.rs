@@ -1,0 +1,227 @@
+//! What a subagent is given, and how whoever asked for it waits for it, looks after it and stops it.
+
+use std::time::Duration;
+
+use holdfast_session::{SubagentFilter, SubagentOutcome};
+use holdfast_testkit::{Reply, model::Request};
+
+use crate::world::World;
+
+const TASK: &str = "do your part";
+
+/// Asks for a subagent with these arguments when told to; as the subagent, does what `part` says.
+fn script(
+    spawn: &str,
+    part: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
+    let spawn = spawn.replace("TASK", TASK);
+    move |asked| {
+        let said = asked.last_user_text();
+        match asked.tool_results().as_slice() {
+            _ if said == TASK => part(asked),
+            _ if said.contains("just ") => Reply::text("told later"),
+            [] => Reply::call("a", "sessions_spawn", spawn.clone()),
+            results => Reply::text(results[0].1.clone()),
+        }
+    }
+}
+
+/// What the subagent's first call came to.
+fn first_result(world: &World) -> String {
+    let requests = world.model.requests();
+    let found = requests
+        .iter()
+        .find(|asked| asked.last_user_text() == TASK && !asked.tool_results().is_empty());
+    found.map(|asked| asked.tool_results()[0].1.clone()).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_subagent_has_the_tools_of_its_bundle_and_no_others() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let spawn = r#"{"task":"TASK","bundle":"look","tools":["web_search"],"wait":true}"#;
+    world.model.answer(script(spawn, |asked| match asked.tool_results().as_slice() {
+        [] => Reply::call("b", "write", r#"{"path":"x.txt","content":"x"}"#),
+        _ => Reply::text("tried"),
+    }));
+    world
+        .change_agent(|agent| {
+            let tools = vec!["read".to_owned(), "list_files".to_owned()];
+            agent.settings.bundles.insert("look".to_owned(), tools);
+        })
+        .await?;
+    let _runner = world.runner().await?;
+
+    let told = world.ask("s", "go").await?;
+
+    assert!(told.contains("tried"), "{told}");
+    assert!(first_result(&world).contains("not one of yours"), "{}", first_result(&world));
+    let requests = world.model.requests();
+    let child = requests.iter().find(|asked| asked.last_user_text() == TASK).unwrap();
+    assert!(!child.tool_names().contains(&"write"), "{:?}", child.tool_names());
+    assert!(child.tool_names().contains(&"read"), "{:?}", child.tool_names());
+    let listed = world
+        .sessions
+        .list_subagents(world.tenant, &SubagentFilter { most: 9, ..SubagentFilter::default() })
+        .await?;
+    assert_eq!(listed[0].given.bundle, "look");
+    assert_eq!(listed[0].given.tools.clone().unwrap(), ["list_files", "read", "web_search"]);
+    assert!(listed[0].max_steps.is_some() && listed[0].max_tokens.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_bundle_that_there_is_not_is_refused_with_those_that_there_are() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(r#"{"task":"TASK","bundle":"god"}"#, |_| Reply::text("x")));
+    let _runner = world.runner().await?;
+
+    let told = world.ask("s", "go").await?;
+
+    assert!(told.contains("there is no bundle `god`; there are: none, read"), "{told}");
+    assert_eq!(world.number("select count(*) from session.subagents").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let spawn = r#"{"task":"TASK","read":["docs"],"write":["out/"],"wait":true}"#;
+    world.model.answer(script(spawn, |asked| match asked.tool_results().as_slice() {
+        [] => Reply::calls([
+            ("b", "read", r#"{"path":"secret.txt"}"#),
+            ("c", "write", r#"{"path":"docs/a.txt","content":"x"}"#),
+            ("d", "write", r#"{"path":"out/a.txt","content":"x"}"#),
+            ("e", "read", r#"{"path":"out/a.txt"}"#),
+            ("f", "list_files", "{}"),
+            ("g", "exec", r#"{"command":"cat secret.txt"}"#),
+        ]),
+        results => {
+            let lines: Vec<String> =
+                results.iter().map(|(id, text)| format!("{id}: {text}")).collect();
+            Reply::text(lines.join("\n"))
+        }
+    }));
+    world.change_agent(|_| {}).await?;
+    let _runner = world.runner().await?;
+
+    let told = world.ask("s", "go").await?;
+
+    assert!(
+        told.contains("b: error: `secret.txt` is outside of where you may look: docs"),
+        "{told}"
+    );
+    assert!(
+        told.contains("c: error: `docs/a.txt` is outside of where you may write: out"),
+        "{told}"
+    );
+    assert_eq!(world.file("out/a.txt").await?.as_deref(), Some("x"));
+    assert_eq!(world.file("docs/a.txt").await?, None);
+    let listed = told.split("f: ").nth(1).unwrap_or_default();
+    assert!(listed.contains("out/a.txt") && !listed.contains("SOUL.md"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_that_is_waited_for_is_told_in_the_turn_and_not_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(r#"{"task":"TASK","wait":true}"#, |_| Reply::text("seven stars")));
+    let _runner = world.runner().await?;
+
+    let sent = world.say("s", "go").await?;
+    let told = world.text(&sent).await?;
+
+    assert!(told.contains("seven stars"), "{told}");
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert_eq!(
+        world
+            .number("select count(*) from session.inbox where body->>'event' = 'subagent'")
+            .await?,
+        0
+    );
+    let children = world.sessions.subagents(world.tenant, sent.session).await?;
+    assert_eq!(children[0].outcome, Some(SubagentOutcome::Ok));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_that_dies_while_it_waits_waits_again_for_the_same_one() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(r#"{"task":"TASK","wait":true}"#, |asked| {
+        match asked.tool_results().as_slice() {
+            [] => Reply::call("b", "list_files", "{}"),
+            _ => Reply::text("seven stars"),
+        }
+    }));
+    world.model.latency(Duration::from_millis(400));
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(2);
+    let first = world.runner_with(config.clone(), |app| app).await?;
+
+    let sent = world.say("s", "go").await?;
+    world
+        .until("the subagent is made", async || {
+            world.number("select count(*) from session.subagents").await.is_ok_and(|n| n == 1)
+        })
+        .await?;
+    first.kill();
+    let _second = world.runner_with(config, |app| app).await?;
+
+    let told = world.text(&sent).await?;
+    assert!(told.contains("seven stars"), "{told}");
+    assert_eq!(world.number("select count(*) from session.subagents").await?, 1);
+    let told_later = "select count(*) from session.inbox where body->>'event' = 'subagent'";
+    assert_eq!(world.number(told_later).await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn subagents_are_listed_and_one_that_is_stopped_is_said_to_have_failed() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let scripted =
+        script(r#"{"task":"TASK","label":"slow"}"#, |_| Reply::hang(Duration::from_secs(20)));
+    world.model.answer(move |asked| {
+        let results = asked.tool_results();
+        match asked.last_user_text().as_str() {
+            "how are they?" if results.is_empty() => Reply::call("l", "subagents", "{}"),
+            "how are they?" => Reply::text(results[0].1.clone()),
+            text if text.starts_with("stop ") && results.is_empty() => {
+                let session = text.trim_start_matches("stop ");
+                let input = format!(r#"{{"action":"stop","session":"{session}"}}"#);
+                Reply::call("s", "subagents", input)
+            }
+            text if text.starts_with("stop ") => Reply::text(results[0].1.clone()),
+            _ => scripted(asked),
+        }
+    });
+    let _runner = world.runner().await?;
+    let sent = world.say("s", "go").await?;
+    world.text(&sent).await?;
+    world
+        .until("it runs", async || {
+            let running = "select count(*) from session.session_lease where state = 'RUNNING'";
+            world.number(running).await.is_ok_and(|n| n == 1)
+        })
+        .await?;
+
+    let listed = world.ask("s", "how are they?").await?;
+    assert!(listed.contains(r#""label":"slow""#) && listed.contains("running"), "{listed}");
+    let other = world.ask("t", "how are they?").await?;
+    assert!(other.contains("no subagents"), "{other}");
+    let child = world.sessions.subagents(world.tenant, sent.session).await?.remove(0);
+    let foreign = world.ask("t", &format!("stop {}", child.session)).await?;
+    assert!(foreign.contains("has no such subagent"), "{foreign}");
+    let stopped = world.ask("s", &format!("stop {}", child.session)).await?;
+    assert!(stopped.contains("It is stopped"), "{stopped}");
+
+    world
+        .until("its end is told", async || {
+            let told = "select count(*) from session.inbox where body->>'event' = 'subagent' \
+                        and body->>'text' like '%just failed%'";
+            world.number(told).await.is_ok_and(|n| n == 1)
+        })
+        .await?;
+    let again = world.ask("s", &format!("stop {}", child.session)).await?;
+    assert!(again.contains("has ended already (`error`)"), "{again}");
+    Ok(())
+}

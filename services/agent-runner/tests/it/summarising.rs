@@ -1,0 +1,192 @@
+//! A conversation that has become long is summarised beside its turns, and none of them waits.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_session::{NewSummary, Summarised};
+use holdfast_testkit::Reply;
+use holdfast_types::{Entry, Note, RunId, RunnerId, SessionId};
+
+use crate::world::World;
+
+const SUMMARISER: &str = "You are a conversation summarizer.";
+
+/// Answers, and summarises when asked to.
+fn script(world: &World) {
+    world.model.answer(|asked| {
+        if asked.body.to_string().contains(SUMMARISER) {
+            return Reply::text("They counted.");
+        }
+        Reply::text(format!("answer to {}", asked.last_user_text()))
+    });
+}
+
+async fn summaries(world: &World, session: SessionId) -> anyhow::Result<Vec<(String, u32)>> {
+    let journal = world.journal(session).await?;
+    let found = journal.into_iter().filter_map(|entry| match entry {
+        Entry::Noted { note: Note::Summary, text, keeps } => Some((text, keeps)),
+        _ => None,
+    });
+    Ok(found.collect())
+}
+
+async fn count_to(world: &World, last: u32) -> anyhow::Result<SessionId> {
+    let mut session = None;
+    for n in 1..=last {
+        let sent = world.say("s", &format!("number {n}")).await?;
+        world.text(&sent).await?;
+        session = Some(sent.session);
+    }
+    session.ok_or_else(|| anyhow::anyhow!("nothing was said"))
+}
+
+#[tokio::test]
+async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    script(&world);
+    let _runner = world.runner().await?;
+
+    let session = count_to(&world, 10).await?;
+    assert_eq!(summaries(&world, session).await?, []);
+    count_to(&world, 1).await?;
+    world
+        .until("a summary is stored", async || {
+            summaries(&world, session).await.is_ok_and(|found| !found.is_empty())
+        })
+        .await?;
+    world.ask("s", "and now?").await?;
+
+    let found = summaries(&world, session).await?;
+    assert_eq!(found, [("They counted.".to_owned(), 4)]);
+    let requests = world.model.requests();
+    let last = requests.last().unwrap().body.to_string();
+    assert!(last.contains("They counted.") && last.contains("number 10"), "{last}");
+    assert!(!last.contains("number 9"), "{last}");
+    assert_eq!(world.model.violations(), Vec::<String>::new());
+    // Nobody speaks: nothing is asked or stored.
+    let (asked, stored) = (world.model.count(), world.journal(session).await?.len());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.model.count(), asked);
+    assert_eq!(world.journal(session).await?.len(), stored);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_said_while_a_summary_is_made_is_answered_at_once_and_stays_as_it_was_said()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (open, gate) = tokio::sync::watch::channel(false);
+    world.model.answer(move |asked| {
+        if asked.body.to_string().contains(SUMMARISER) {
+            return if *gate.borrow() {
+                Reply::text("They counted.")
+            } else {
+                Reply::hang(Duration::from_millis(800))
+            };
+        }
+        Reply::text(format!("answer to {}", asked.last_user_text()))
+    });
+    let _runner = world.runner().await?;
+    let session = count_to(&world, 11).await?;
+    let is_summariser = |body: &serde_json::Value| body.to_string().contains(SUMMARISER);
+    world
+        .until("a summary is asked for", async || {
+            world.model.requests().iter().any(|request| is_summariser(&request.body))
+        })
+        .await?;
+
+    let answer = world.ask("s", "what is said meanwhile").await?;
+    assert_eq!(answer, "answer to what is said meanwhile");
+    assert_eq!(summaries(&world, session).await?, []);
+    open.send(true)?;
+    world
+        .until("a summary is stored", async || {
+            summaries(&world, session).await.is_ok_and(|found| !found.is_empty())
+        })
+        .await?;
+    world.ask("s", "and now?").await?;
+
+    assert_eq!(summaries(&world, session).await?.len(), 1);
+    let last = world.model.requests().last().unwrap().body.to_string();
+    assert!(last.contains("what is said meanwhile") && last.contains("They counted."), "{last}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    script(&world);
+    let mut config = world.config();
+    config.runner.summaries = 0;
+    let runner = world.runner_with(config.clone(), |app| app).await?;
+    let session = count_to(&world, 3).await?;
+    let at = i64::try_from(world.journal(session).await?.len())? + 1;
+    let new = NewSummary { run: RunId::generate(), at, text: "They counted.".into(), keeps: 2 };
+    let keep =
+        async |new: &NewSummary| world.sessions.keep_summary(world.tenant, session, new).await;
+
+    // A turn is under way: its writes go through, and the summary waits.
+    runner.stop().await?;
+    world.say("s", "number 4").await?;
+    assert_eq!(keep(&new).await?, Summarised::Busy);
+    let claim = world.claim_as(RunnerId::generate()).await?;
+    assert_eq!(keep(&new).await?, Summarised::Busy);
+    let loaded = world.sessions.load(&claim, 50).await?;
+    assert_eq!(loaded.next_entry, at);
+    world.end(&claim, &loaded, holdfast_types::Wait::Anything).await?;
+
+    // It is at rest again: what was said meanwhile the summary does not stand for.
+    assert_eq!(keep(&new).await?, Summarised::Stored);
+    assert_eq!(summaries(&world, session).await?, [("They counted.".to_owned(), 4)]);
+
+    // Another one of the same is of no use, nor is one from before a new beginning.
+    assert_eq!(keep(&new).await?, Summarised::Stale);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let at = i64::try_from(world.journal(session).await?.len())? + 1;
+    let old = NewSummary { at, text: "What is to be forgotten.".into(), ..new.clone() };
+    world.ask("s", "/new").await?;
+    assert_eq!(keep(&old).await?, Summarised::Stale);
+    world.ask("s", "hello").await?;
+    let last = world.model.requests().last().unwrap().body.to_string();
+    assert!(!last.contains("What is to be forgotten") && !last.contains("They counted"), "{last}");
+
+    // Nobody else's.
+    let (other, _) =
+        world.directory.create_tenant(holdfast_directory::Actor::Operator, "other").await?;
+    let at = i64::try_from(world.journal(session).await?.len())? + 1;
+    let mine = NewSummary { at, ..new };
+    assert_eq!(world.sessions.keep_summary(other.id, session, &mine).await?, Summarised::Stale);
+    assert_eq!(keep(&mine).await?, Summarised::Stored);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_runners_make_one_summary_of_a_conversation() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(|asked| {
+        if asked.body.to_string().contains(SUMMARISER) {
+            return Reply::hang(Duration::from_millis(700));
+        }
+        Reply::text("counted")
+    });
+    let mut runners = Vec::new();
+    for _ in 0..2 {
+        runners.push(Arc::new(world.runner().await?));
+    }
+
+    count_to(&world, 11).await?;
+    let asked = |world: &World| {
+        let requests = world.model.requests();
+        requests.iter().filter(|r| r.body.to_string().contains(SUMMARISER)).count()
+    };
+    world.until("a summary is asked for", async || asked(&world) > 0).await?;
+    // Each of these turns would ask for one too.
+    for n in 12..16 {
+        world.ask("s", &format!("number {n}")).await?;
+    }
+
+    // Two halves of one summary, each asked for once while it is awaited.
+    assert!(asked(&world) <= 2, "{}", asked(&world));
+    Ok(())
+}
