@@ -3,24 +3,14 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-agents_client::AgentsClient,
-budgets_client::BudgetsClient,
-channels_client::ChannelsClient,
-credentials_client::CredentialsClient,
-files_client::FilesClient,
-keys_client::KeysClient,
-messages_client::MessagesClient,
-models_client::ModelsClient,
-mcp_servers_client::McpServersClient,
-operations_client::OperationsClient,
-providers_client::ProvidersClient,
-policies_client::PoliciesClient,
-routing_client::RoutingClient,
-sessions_client::SessionsClient,
-tenants_client::TenantsClient,
-connections_client::ConnectionsClient,
-chains_client::ChainsClient,
-subagents_client::SubagentsClient,
+    agents_client::AgentsClient, budgets_client::BudgetsClient, chains_client::ChainsClient,
+    channels_client::ChannelsClient, connections_client::ConnectionsClient,
+    credentials_client::CredentialsClient, files_client::FilesClient, keys_client::KeysClient,
+    mcp_servers_client::McpServersClient, messages_client::MessagesClient,
+    models_client::ModelsClient, operations_client::OperationsClient,
+    policies_client::PoliciesClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,

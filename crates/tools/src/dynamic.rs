@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::{Call, Output, ToolError};
 
 /// What a dynamic tool's call comes to.
-pub type Made<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
+pub type Making<'a> = Pin<Box<dyn Future<Output = Result<Output, ToolError>> + Send + 'a>>;
 
 /// A tool that is known only while the mesh runs. What was written in its specification and what
 /// it answers is a stranger's: whoever implements this marks it.
@@ -25,7 +25,7 @@ pub trait Dynamic: Send + Sync + 'static {
     }
 
     /// Does it. The input is JSON, and not checked.
-    fn call(&self, call: Call, input: Value) -> Made<'_>;
+    fn call(&self, call: Call, input: Value) -> Making<'_>;
 }
 
 /// Some dynamic tools, and those that should be there and are not.

@@ -33,12 +33,12 @@ mod agents_list;
 mod alias;
 mod allowed;
 mod approval;
-mod commands;
 #[cfg(feature = "browser")]
 mod browser;
+mod chains;
+mod commands;
 #[cfg(feature = "connections")]
 mod connected;
-mod chains;
 mod disclosure;
 mod dynamic;
 mod files;
@@ -63,17 +63,17 @@ mod web;
 pub use agents_list::AgentsList;
 pub use allowed::Allowed;
 pub use approval::Approval;
+#[cfg(feature = "browser")]
+pub use browser::Browser;
+pub use chains::{ChainRun, Chains};
 pub use commands::{
     CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,
     Ran, Stands, Written,
 };
-#[cfg(feature = "browser")]
-pub use browser::Browser;
 #[cfg(feature = "connections")]
 pub use connected::{Calendar, Connections, Email, Notion, Opened};
-pub use chains::{ChainRun, Chains};
 pub use disclosure::DIRECT;
-pub use dynamic::{Away, Brought, Dynamic, Made};
+pub use dynamic::{Away, Brought, Dynamic, Making};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
     FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,

@@ -18,15 +18,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-Allowed,
-Approval,
-Call,
-Output,
-Tool,
-ToolError,
-Away,
-Brought,
-Dynamic,
+    Allowed, Approval, Away, Brought, Call, Dynamic, Output, Tool, ToolError,
     alias::{ALIASES, Alias},
     disclosure::{self, DESCRIBE, SEARCH},
     tool,

@@ -12,9 +12,7 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
-use holdfast_directory::{
-    Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind,
-};
+use holdfast_directory::{Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind};
 use holdfast_llm::{
     Among, Card, Catalogue, Model, Models, Provider,
     credentials::{Credential, Profile},

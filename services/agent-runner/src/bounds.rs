@@ -42,7 +42,7 @@ impl Turn<'_> {
 
     /// All tools but some.
     fn tools_without(&self, is_out: impl Fn(&str) -> bool) -> Vec<String> {
-        let registry = self.worker.tools.registry();
+        let registry = self.tools.registry();
         let names = registry.specs().into_iter().map(|spec| spec.name);
         names.filter(|name| !is_out(name)).collect()
     }

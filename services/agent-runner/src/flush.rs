@@ -19,9 +19,7 @@ use holdfast_types::{Entry, Note, Reply, ToolSpec};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{
-    agents::Brief, error::Error, fail, files::NOTES, files::Scope, think::audience, turn::Turn,
-};
+use crate::{agents::Brief, error::Error, fail, files::NOTES, files::Scope, turn::Turn};
 
 /// How often the model is asked in one flush.
 const MOST_ROUNDS: usize = 6;
@@ -49,7 +47,7 @@ impl Turn<'_> {
         reason: Reason,
     ) -> Result<bool, Error> {
         let (compactions, flushed_at) = flushes(self.journal.entries());
-        let is_owner = audience(self.kind, brief.dm_scope) == Audience::Owner;
+        let is_owner = self.audience(brief) == Audience::Owner;
         if !is_owner || flushed_at == Some(compactions) {
             return Ok(false);
         }
@@ -138,7 +136,7 @@ impl Turn<'_> {
         let is_one = |spec: &ToolSpec| {
             FLUSH_TOOLS.contains(&spec.name.as_str()) && allowed.allows(&spec.name)
         };
-        let mut tools = self.worker.tools.registry().specs();
+        let mut tools = self.tools.registry().specs();
         tools.retain(is_one);
         request.chat.tools = tools;
         request

@@ -130,11 +130,6 @@ impl Toolbox {
         Arc::clone(&self.nothing)
     }
 
-    /// The tools by which policies are compiled.
-    pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
-        &self.catalog
-    }
-
     /// The tools as others are told of them: names, and a line on each.
     pub(crate) fn announced(&self) -> Vec<KnownTool> {
         let line = |spec: holdfast_types::ToolSpec| KnownTool {

@@ -26,23 +26,14 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-agents_server::AgentsServer,
-budgets_server::BudgetsServer,
-channels_server::ChannelsServer,
-credentials_server::CredentialsServer,
-files_server::FilesServer,
-keys_server::KeysServer,
-models_server::ModelsServer,
-operations_server::OperationsServer,
-providers_server::ProvidersServer,
-routing_server::RoutingServer,
-sessions_server::SessionsServer,
-tenants_server::TenantsServer,
-mcp_servers_server::McpServersServer,
-policies_server::PoliciesServer,
-connections_server::ConnectionsServer,
-chains_server::ChainsServer,
-subagents_server::SubagentsServer,
+    agents_server::AgentsServer, budgets_server::BudgetsServer, chains_server::ChainsServer,
+    channels_server::ChannelsServer, connections_server::ConnectionsServer,
+    credentials_server::CredentialsServer, files_server::FilesServer, keys_server::KeysServer,
+    mcp_servers_server::McpServersServer, models_server::ModelsServer,
+    operations_server::OperationsServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, subagents_server::SubagentsServer,
+    tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};

@@ -71,7 +71,7 @@ pub fn flush_messages(
     let at = journal.len() - open.len() + turn::flush(open)?;
     let Entry::Noted { text, keeps, .. } = &journal[at] else { return None };
     let goes = at.saturating_sub(usize::try_from(*keeps).unwrap_or(usize::MAX));
-    let mut messages = history(&journal[..goes], kind, budget).messages;
+    let mut messages = history(&journal[..goes], kind, &[], budget).messages;
     // What was said to the agent meanwhile waits until it has time for it.
     let own = journal[at + 1..].iter().filter(|entry| !matches!(entry, Entry::Heard { .. }));
     let told = Entry::Heard { seq: 0, body: Body::text(text.clone()) };

@@ -172,7 +172,7 @@ impl Dynamic for Brings {
         self.1
     }
 
-    fn call(&self, _: Call, input: Value) -> crate::Made<'_> {
+    fn call(&self, _: Call, input: Value) -> crate::Making<'_> {
         Box::pin(async move { Ok(format!("frobbed {input}").into()) })
     }
 }

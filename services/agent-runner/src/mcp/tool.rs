@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use holdfast_mcp::{Answer, Content, Error, Tool};
-use holdfast_tools::{Call, Dynamic, Made, Output, Part, ToolError, clean, untrusted};
+use holdfast_tools::{Call, Dynamic, Making, Output, Part, ToolError, clean, untrusted};
 use holdfast_types::{Effect, ToolSpec};
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ impl Dynamic for McpTool {
         }
     }
 
-    fn call(&self, call: Call, input: Value) -> Made<'_> {
+    fn call(&self, call: Call, input: Value) -> Making<'_> {
         Box::pin(self.make(call, input))
     }
 }

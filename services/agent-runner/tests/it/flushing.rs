@@ -26,7 +26,7 @@ enum Asked {
 }
 
 fn asked(chat: &Chat) -> Asked {
-    if chat.stable == holdfast_agent::compact::SUMMARISER {
+    if &*chat.stable == holdfast_agent::compact::SUMMARISER {
         return Asked::Summary;
     }
     let told = chat.messages.iter().rposition(

@@ -2,20 +2,12 @@
 
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
-self as pb,
-agents_server::Agents as _,
-channels_server::Channels as _,
-keys_server::Keys as _,
-mcp_servers_server::McpServers as _,
-operations_server::Operations as _,
-budgets_server::Budgets as _,
-credentials_server::Credentials as _,
-models_server::Models as _,
-providers_server::Providers as _,
-routing_server::Routing as _,
-sessions_server::Sessions as _,
-tenants_server::Tenants as _,
-connections_server::Connections as _,
+    self as pb, agents_server::Agents as _, budgets_server::Budgets as _,
+    channels_server::Channels as _, connections_server::Connections as _,
+    credentials_server::Credentials as _, keys_server::Keys as _,
+    mcp_servers_server::McpServers as _, models_server::Models as _,
+    operations_server::Operations as _, providers_server::Providers as _,
+    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
 };
 use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
 use tonic::{Code, Request};
@@ -23,17 +15,9 @@ use tonic::{Code, Request};
 use super::{World, admin, code, request};
 use crate::{
     control::{
-accounts::Channels,
-agents::Agents,
-keys::Keys,
-mcp_servers::McpServers,
-providers::Providers,
-routing::Routing,
-tenants::Tenants,
-budgets::Budgets,
-credentials::Credentials,
-models::Models,
-connections::Connections,
+        accounts::Channels, agents::Agents, budgets::Budgets, connections::Connections,
+        credentials::Credentials, keys::Keys, mcp_servers::McpServers, models::Models,
+        providers::Providers, routing::Routing, tenants::Tenants,
     },
     operations, sessions,
 };
