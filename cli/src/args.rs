@@ -150,6 +150,8 @@ mod tests {
             "status --output xml",
             "agents update",
             "keys create ci --scope root",
+            "mcp add x",
+            "mcp add x --url https://host/mcp -- npx",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
         }
@@ -170,6 +172,9 @@ mod tests {
             "agents list",
             "providers put openai --model gpt-5",
             "keys create ci --scope chat",
+            "mcp add x --url https://host/mcp --header a:b --agent coach",
+            "mcp add x --env A=b --network -- npx -y server --flag",
+            "mcp probe x",
             "channels list",
             "sessions history ses_1",
             "runs show run_1",

@@ -3,10 +3,19 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, tenants_client::TenantsClient,
+agents_client::AgentsClient,
+budgets_client::BudgetsClient,
+channels_client::ChannelsClient,
+credentials_client::CredentialsClient,
+files_client::FilesClient,
+keys_client::KeysClient,
+messages_client::MessagesClient,
+models_client::ModelsClient,
+mcp_servers_client::McpServersClient,
+operations_client::OperationsClient,
+providers_client::ProvidersClient,
+policies_client::PoliciesClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -88,8 +97,28 @@ impl Client {
             .max_encoding_message_size(LARGEST_ARCHIVE)
     }
 
+    pub fn policies(&self) -> PoliciesClient<Channel> {
+        PoliciesClient::new(self.channel.clone())
+    }
+
     pub fn providers(&self) -> ProvidersClient<Channel> {
         ProvidersClient::new(self.channel.clone())
+    }
+
+    pub fn credentials(&self) -> CredentialsClient<Channel> {
+        CredentialsClient::new(self.channel.clone())
+    }
+
+    pub fn models(&self) -> ModelsClient<Channel> {
+        ModelsClient::new(self.channel.clone())
+    }
+
+    pub fn budgets(&self) -> BudgetsClient<Channel> {
+        BudgetsClient::new(self.channel.clone())
+    }
+
+    pub fn mcp_servers(&self) -> McpServersClient<Channel> {
+        McpServersClient::new(self.channel.clone())
     }
 
     pub fn keys(&self) -> KeysClient<Channel> {

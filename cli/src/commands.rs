@@ -4,18 +4,25 @@
 //! are those of the `.proto` files.
 
 mod agents;
+mod budgets;
 mod channels;
+mod credentials;
 mod dead;
 mod deliveries;
 mod files;
 mod given;
 mod keys;
+mod mcp;
+mod models;
+mod policy;
 mod providers;
 mod routing;
 mod runs;
 mod sessions;
 mod status;
 mod tenants;
+mod tools;
+mod usage;
 pub mod view;
 
 use clap::Subcommand;
@@ -39,6 +46,20 @@ pub enum Caller {
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
+    /// Keep several keys of a provider
+    #[command(subcommand)]
+    Credentials(credentials::Credentials),
+    /// Say what models are: windows, prices, abilities, other names
+    #[command(subcommand)]
+    Models(models::Models),
+    /// Say what may be used in a day
+    #[command(subcommand)]
+    Budgets(budgets::Budgets),
+    /// What turns took and cost
+    Usage(usage::Usage),
+    /// Give agents the tools of MCP servers
+    #[command(subcommand)]
+    Mcp(mcp::Mcp),
     /// Make and revoke API keys
     #[command(subcommand)]
     Keys(keys::Keys),
@@ -48,6 +69,12 @@ pub enum Caller {
     /// Say which messages go to which agent
     #[command(subcommand)]
     Routing(routing::Routing),
+    /// Say which tools may be used
+    #[command(subcommand)]
+    Policy(policy::Policies),
+    /// See which tools there are, who may use them, and why
+    #[command(subcommand)]
+    Tools(tools::Tools),
     /// Messages that were given up
     #[command(subcommand)]
     Dead(dead::Dead),
@@ -74,9 +101,16 @@ impl Caller {
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
+            Self::Credentials(command) => command.run(client, screen).await,
+            Self::Models(command) => command.run(client, screen).await,
+            Self::Budgets(command) => command.run(client, screen).await,
+            Self::Usage(command) => command.run(client, screen).await,
+            Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,
+            Self::Policy(command) => command.run(client, screen).await,
+            Self::Tools(command) => command.run(client, screen).await,
             Self::Dead(command) => command.run(client, screen).await,
             Self::Deliveries(command) => command.run(client, screen).await,
             Self::Tenants(command) => command.run(client, screen).await,

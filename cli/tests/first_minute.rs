@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use holdfast_testkit::{Backends, Database, nats, redis};
+use holdfast_testkit::{Backends, Database, FakeModel, Reply, nats, redis};
 use serde_json::Value;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
@@ -288,5 +288,60 @@ async fn up_fails_at_once_where_the_database_cannot_be_migrated() -> anyhow::Res
     let refused = place.run(&["up", "--detach", "--port-base", "0"]).exits_with(1);
 
     assert!(refused.err.contains("HOLDFAST_DATABASE__ADMIN_URL"), "{}", refused.err);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_tools_explain_says_is_what_the_model_is_offered() -> anyhow::Result<()> {
+    let (place, model) = (Place::new().await?, FakeModel::start().await?);
+    model.answer(|_| Reply::text("done"));
+    place.run(&["up", "--detach", "--port-base", "0"]).ok();
+    let url = model.url();
+    let provider = ["providers", "put", "fake", "--base-url", &url, "--api-key", "k"];
+    place.run(&[&provider[..], &["--model", "fake:one"]].concat()).ok();
+    place.run(&["agents", "update", "main", "--tools", "*"]).ok();
+    let policy = r#"{"deny": ["edit", "nonsense"],
+        "by_provider": {"fake": {"deny": ["web_*"]}},
+        "visibility": [{"tools": ["group:sessions"], "roles": ["owner"]}]}"#;
+    let put = place.run(&["policy", "put", policy, "--base", "0"]).ok();
+    assert!(put.err.contains("`nonsense` in `tools.deny` covers no tool"), "{}", put.err);
+    let stale = place.run(&["policy", "put", "{}", "--base", "0"]);
+    assert!(stale.code != Some(0) && stale.err.contains("read it again"), "{stale:?}");
+    assert_eq!(place.json(&["policy", "get"])["version"], 1);
+    let keys = place.json(&["keys", "create", "app", "--scope", "chat"]);
+    let app = keys["secret"].as_str().unwrap();
+    // A runner remembers an agent for a second.
+    std::thread::sleep(Duration::from_millis(1_100));
+
+    let mut offers = Vec::new();
+    for (line, kind) in [
+        (&["chat", "hello"][..], "main"),
+        (&["chat", "hello", "--session", "guest", "--key", app], "api"),
+    ] {
+        place.run(line).ok();
+        let requests = model.requests();
+        let mut offered: Vec<String> =
+            requests.last().unwrap().tool_names().into_iter().map(str::to_owned).collect();
+        offered.sort_unstable();
+        let sessions = place.json(&["sessions", "list", "--kind", kind]);
+        let id = sessions[0]["id"].as_str().unwrap();
+        let explained = place.json(&["tools", "explain", "--session", id]);
+        let tools = explained["tools"].as_array().unwrap();
+        let usable: Vec<&str> = tools
+            .iter()
+            .filter(|tool| tool["decision"] != "deny")
+            .filter_map(|tool| tool["tool"].as_str())
+            .collect();
+        assert_eq!(usable, offered, "{explained:#}");
+        assert!(tools.len() > usable.len(), "{explained:#}");
+        offers.push(offered);
+    }
+
+    assert!(offers[0].contains(&"sessions_list".to_owned()), "{offers:?}");
+    assert!(!offers[1].contains(&"sessions_list".to_owned()), "{offers:?}");
+    let told = place.run(&["tools", "explain", "--kind", "group", "sessions_spawn"]).ok();
+    assert!(told.out.starts_with("sessions_spawn: deny by layer 7 (chat)"), "{}", told.out);
+    let told = place.run(&["tools", "explain", "web_fetch"]).ok();
+    assert!(told.out.starts_with("web_fetch: deny by layer 4 (global_provider)"), "{}", told.out);
     Ok(())
 }

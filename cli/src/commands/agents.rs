@@ -51,7 +51,7 @@ pub struct Changes {
     /// How it is to behave: text, `@file`, or `-` for stdin
     #[arg(long)]
     instructions: Option<String>,
-    /// Its model, as `provider:id`; empty takes the tenant's default
+    /// Its model, as `provider:id` or an alias; empty takes the tenant's default
     #[arg(long)]
     model: Option<String>,
     /// Make it the one that answers where no other is named
@@ -78,6 +78,9 @@ pub struct Changes {
     /// Other agents that it may give tasks to, separated by commas; `all` or `none`
     #[arg(long, value_delimiter = ',')]
     spawns: Option<Vec<String>>,
+    /// Models that are asked in turn if its own does not answer, separated by commas; or `none`
+    #[arg(long, value_delimiter = ',')]
+    fallbacks: Option<Vec<String>>,
 }
 
 impl Agents {
@@ -148,6 +151,9 @@ impl Changes {
                 _ => spawns,
             };
         }
+        if let Some(fallbacks) = self.fallbacks {
+            agent.fallbacks = if fallbacks == ["none"] { Vec::new() } else { fallbacks };
+        }
         agent.is_default |= self.default;
         Ok(agent)
     }
@@ -168,6 +174,7 @@ fn view(agent: &Agent) -> Value {
         "time_zone": agent.time_zone,
         "tools": agent.tools,
         "spawns": agent.spawns,
+        "fallbacks": agent.fallbacks,
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -93,7 +93,7 @@ impl BootstrapFile {
 }
 
 /// Who reads what is said in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Audience {
     /// The agent's verified owner and nobody else.
     Owner,

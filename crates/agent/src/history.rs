@@ -7,9 +7,9 @@ mod tests;
 
 use holdfast_types::{ChatMessage, Entry, SessionKind};
 
-pub use conversation::Conversation;
 pub(crate) use conversation::NOT_MADE;
 use conversation::began;
+pub use conversation::{Conversation, Picture};
 use said::is_system;
 
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 
 /// To how many characters an old output of a tool is shortened when all is too long.
 const SHORT_OUTPUT: usize = 1_000;
+
+/// What a picture is taken to cost: about what providers count for one of a million dots.
+const PICTURE_TOKENS: usize = 1_600;
 
 /// The conversation as a model sees it, within a budget.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,13 +37,19 @@ pub(crate) struct History {
 
 /// Reads the conversation out of the journal: the newest of it that fits in a budget of tokens.
 /// The summary and the last exchange are kept whatever they cost.
-pub(crate) fn history(journal: &[Entry], kind: SessionKind, budget: usize) -> History {
-    let Conversation { summary, mut messages, exchanges, .. } = Conversation::read(journal, kind);
+pub(crate) fn history(
+    journal: &[Entry],
+    kind: SessionKind,
+    pictures: &[Picture],
+    budget: usize,
+) -> History {
+    let Conversation { summary, mut messages, exchanges, .. } =
+        Conversation::with_pictures(journal, kind, pictures);
     let summary = summary.map(introduced);
     let budget = budget.saturating_sub(summary.as_deref().map_or(0, tokens));
     let (mut left, mut first, mut end) = (budget, exchanges.len(), messages.len());
     for (at, start) in exchanges.iter().copied().enumerate().rev() {
-        let Some(rest) = left.checked_sub(messages_tokens(&CjkAware, &messages[start..end])) else {
+        let Some(rest) = left.checked_sub(cost(&messages[start..end])) else {
             break;
         };
         (left, first, end) = (rest, at, start);
@@ -54,6 +63,14 @@ pub(crate) fn history(journal: &[Entry], kind: SessionKind, budget: usize) -> Hi
         shorten(&mut messages, budget);
     }
     History { summary, messages, left_out: first }
+}
+
+fn cost(messages: &[ChatMessage]) -> usize {
+    let pictures = messages.iter().map(|message| match message {
+        ChatMessage::User { images, .. } => images.len(),
+        ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => 0,
+    });
+    messages_tokens(&CjkAware, messages) + PICTURE_TOKENS * pictures.sum::<usize>()
 }
 
 /// The instructions among seeded messages, oldest first.
@@ -72,7 +89,7 @@ pub(crate) fn instructions(journal: &[Entry]) -> Vec<&str> {
 
 /// Shortens outputs of tools, oldest first, until the exchange fits.
 fn shorten(exchange: &mut [ChatMessage], budget: usize) {
-    let mut over = messages_tokens(&CjkAware, exchange).saturating_sub(budget);
+    let mut over = cost(exchange).saturating_sub(budget);
     for message in exchange {
         if let (1.., ChatMessage::Tool { output, .. }) = (over, message) {
             let before = tokens(output);

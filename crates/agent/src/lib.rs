@@ -33,7 +33,7 @@ mod text;
 pub mod tokens;
 mod turn;
 
-pub use history::Conversation;
+pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
-pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
+pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};

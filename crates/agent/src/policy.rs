@@ -11,6 +11,7 @@
 //! | `glob`, `entry`, `set`, `catalog` | which tools does a written entry cover? |
 //! | `settings`, `defaults` | what does a tenant write, and what holds if nothing is written? |
 //! | `layer`, `sieve`, `compiled` | what is made of it once, when it is loaded? |
+//! | `people` | who speaks, and whose assistant is it? |
 //! | `subject`, `view`, `visibility` | what is left for this turn? |
 //! | `decision`, `explain` | what is said of a tool, and why? |
 //! | `approval`, `exec`, `shell`, `fingerprint` | who must be asked before a call? |
@@ -35,6 +36,7 @@ mod group;
 mod layer;
 mod name;
 mod path;
+mod people;
 mod profile;
 mod set;
 mod settings;
@@ -59,6 +61,7 @@ pub use fingerprint::Fingerprint;
 pub use group::{GROUPS, Group};
 pub use layer::{FIXED_RULES, Layer};
 pub use name::{ALIASES, Alias, COMPANIONS, Family, NATIVE, canonical, shown};
+pub use people::{Who, audience};
 pub use profile::Profile;
 pub use settings::{ChatRule, Policy, Settings};
 pub use subject::{Hosting, LocalTime, SandboxMode, Subject, Weekday};

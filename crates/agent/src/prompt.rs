@@ -44,6 +44,7 @@ use crate::{bootstrap::MOST_CHARS, context::SEPARATOR, history::history, tokens:
 
 mod files;
 mod input;
+mod kept;
 mod now;
 mod replies;
 mod tools;
@@ -54,6 +55,7 @@ pub use input::{
     Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptInput, PromptMode, REPLY_TAGS,
     Reactions, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
 };
+pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
 pub(crate) use write::fenced;
 
@@ -114,22 +116,18 @@ const LITE_DYNAMIC: [Dynamic; 3] = [now::clock, now::runtime, now::context];
 /// Builds what the model is told.
 #[must_use]
 pub fn build(input: PromptInput<'_>) -> Chat {
-    build_on(stable(&input.setting), input)
+    build_on(StablePart::of(&input.setting), input)
 }
 
-/// Builds what the model is told on a stable part that was kept: what [`stable`] made of the same
-/// setting.
+/// Builds what the model is told on a stable part that was kept: what [`StablePart::of`] made of
+/// the same setting.
 #[must_use]
-pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
+pub fn build_on(stable: StablePart, input: PromptInput<'_>) -> Chat {
     let PromptInput { setting, moment, journal, context_limit } = input;
     let mut dynamic = dynamic(&setting, &moment, journal);
-    let tools: usize = setting
-        .tools
-        .iter()
-        .map(|tool| tokens(&tool.description) + tokens(&tool.input.to_string()))
-        .sum();
-    let used = tokens(&stable) + tokens(&dynamic) + tools;
-    let history = history(journal, setting.kind, context_limit.saturating_sub(used));
+    let used = stable.tokens + tokens(&dynamic);
+    let history =
+        history(journal, setting.kind, moment.pictures, context_limit.saturating_sub(used));
     if let Some(summary) = history.summary {
         dynamic.push_str(SEPARATOR);
         dynamic.push_str(&summary);
@@ -140,7 +138,7 @@ pub fn build_on(stable: String, input: PromptInput<'_>) -> Chat {
     // Caches compare the tools too: whoever gathered them, they come in one order.
     let mut tools = setting.tools.to_vec();
     tools.sort_by(|one, other| one.name.cmp(&other.name));
-    Chat { stable, dynamic, messages: history.messages, tools }
+    Chat { stable: stable.text, dynamic, messages: history.messages, tools }
 }
 
 /// The part that is the same while the setting is.

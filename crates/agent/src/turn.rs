@@ -85,7 +85,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn returned(id: &str) -> Entry {
-        Entry::Returned { call: id.into(), output: format!("result of {id}"), failed: false }
+        Entry::returned(id, format!("result of {id}"), false)
     }
 
     pub(crate) fn noted(note: Note) -> Entry {

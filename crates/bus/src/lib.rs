@@ -5,6 +5,7 @@
 //! | wake-ups: "try to claim" | core, one of a group gets it | costs up to the poll's second |
 //! | [`Delta`]s: a reply as it is written | core, whoever listens | the listener reads the journal |
 //! | [`Control`]: stop early, look at your input | core, one runner | seen at its next renewal |
+//! | [`McpProbe`]: what does a server offer? | core, request and reply | who asks is told |
 //! | questions: about what one process alone knows | core, whoever knows | asked again, or left |
 //! | events: what others may like to know | JetStream, kept for days | nobody's correctness |
 //!
@@ -18,6 +19,7 @@ mod control;
 mod delta;
 mod error;
 mod event;
+mod probe;
 mod question;
 mod subject;
 mod subscription;
@@ -28,6 +30,7 @@ pub use config::Config;
 pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome};
 pub use error::Error;
+pub use probe::{McpAsked, McpProbe, McpProbed, McpProbedTool, McpProbes};
 pub use question::{Asker, Questions};
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};

@@ -61,6 +61,12 @@ impl Subject {
         Self(format!("job.{}.{}", tenant.simple(), session.simple()))
     }
 
+    /// `ask.mcp`: what an MCP server offers, for some runner to find out.
+    #[must_use]
+    pub fn probe_mcp() -> Self {
+        Self("ask.mcp".to_owned())
+    }
+
     /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {

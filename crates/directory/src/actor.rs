@@ -2,13 +2,15 @@
 
 use std::fmt;
 
-use holdfast_types::KeyId;
+use holdfast_types::{AgentId, KeyId};
 
 /// Who asks for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     /// Whoever holds this API key.
     Key(KeyId),
+    /// An agent, in a turn of its own.
+    Agent(AgentId),
     /// Somebody at the platform's own console, without a key.
     Operator,
 }
@@ -17,6 +19,7 @@ impl fmt::Display for Actor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(key) => key.fmt(f),
+            Self::Agent(agent) => agent.fmt(f),
             Self::Operator => f.write_str("operator"),
         }
     }

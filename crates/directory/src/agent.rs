@@ -10,6 +10,7 @@ const LONGEST_DESCRIPTION: usize = 2_000;
 const LONGEST_INSTRUCTIONS: usize = 100_000;
 const LONGEST_DEBOUNCE_MS: u32 = 60_000;
 const MOST_TOOLS: usize = 200;
+const MOST_FALLBACKS: usize = 5;
 const LONGEST_TOOL: usize = 128;
 
 /// What the agent that every new tenant gets is told (spec RTE-007, RTE-018).
@@ -46,6 +47,9 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// Other agents that it may give tasks to, by name; `*` is all. Its own it always may.
     pub spawns: Vec<String>,
+    /// Models that are asked in turn if its own does not answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<String>,
 }
 
 impl Default for Settings {
@@ -58,6 +62,7 @@ impl Default for Settings {
             time_zone: "UTC".to_owned(),
             tools: None,
             spawns: Vec::new(),
+            fallbacks: Vec::new(),
         }
     }
 }
@@ -169,6 +174,12 @@ impl Settings {
             )));
         }
         check_tools(Some(&self.spawns))?;
+        if self.fallbacks.len() > MOST_FALLBACKS {
+            return Err(Error::Invalid(format!(
+                "an agent has {MOST_FALLBACKS} fallback models at most, and this one {}",
+                self.fallbacks.len()
+            )));
+        }
         check_tools(self.tools.as_deref())
     }
 }

@@ -4,6 +4,7 @@
 //! bridge with the same structs. What is unknown is refused, with what may be written instead; no
 //! error repeats a secret, or a value, which may be a secret in the wrong place.
 
+mod acts;
 mod allow;
 mod blame;
 mod telegram;
@@ -11,6 +12,7 @@ mod webhook;
 
 use serde_json::Value;
 
+pub use acts::acts;
 pub use allow::AllowList;
 pub use telegram::{Groups, Mode, Parse, TelegramSecrets, TelegramSettings};
 pub use webhook::{WebhookSecrets, WebhookSettings};

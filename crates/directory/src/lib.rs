@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `provider`, `account`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -24,12 +24,17 @@
 mod account;
 mod actor;
 mod agent;
+mod budget;
 mod cache;
+mod catalogue;
 pub mod channel;
+mod credential;
 mod directory;
 mod error;
 mod key;
+mod mcp;
 mod pattern;
+mod policy;
 mod provider;
 mod routing;
 mod seal;
@@ -42,11 +47,16 @@ mod web;
 pub use account::{Account, NewAccount, OpenAccount};
 pub use actor::Actor;
 pub use agent::{Agent, AgentCard, NewAgent, Settings};
+pub use budget::Budget;
+pub use catalogue::{Known, KnownModel};
+pub use credential::{CredentialCard, CredentialKind, Keys, NewCredential, OWN_KEY, Remembered};
 pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
+pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
-pub use provider::{ModelChoice, NewProvider, Provider, ProviderKind};
+pub use policy::{KnownTool, Policies, StoredPolicy};
+pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};

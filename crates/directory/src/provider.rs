@@ -5,7 +5,7 @@ use std::fmt;
 use holdfast_types::ModelId;
 use secrecy::SecretString;
 
-use crate::{Error, tenant::check_name, web};
+use crate::{Budget, Error, Keys, Known, tenant::check_name, web};
 
 /// The provider that every tenant has without setting it up: offline, and it says so.
 pub(crate) const DEMO: &str = "demo";
@@ -119,8 +119,21 @@ pub struct ModelChoice {
     pub kind: ProviderKind,
     /// Where it is; empty is the kind's own place.
     pub base_url: String,
-    /// What to present there.
+    /// What to present there: the key that it was set up with.
     pub api_key: Option<SecretString>,
+    /// All of its keys, that one too.
+    pub keys: Keys,
+}
+
+/// The models that an agent uses, and what is known and allowed of them.
+#[derive(Debug, Clone)]
+pub struct ModelSetup {
+    /// Its model, and those that are asked in turn if that does not answer.
+    pub choices: Vec<ModelChoice>,
+    /// What its tenant knows of models.
+    pub catalogue: Known,
+    /// What it may use in a day.
+    pub budgets: Vec<Budget>,
 }
 
 impl NewProvider {

@@ -65,8 +65,17 @@ impl fmt::Debug for LocalKek {
 pub enum Purpose<'a> {
     /// The API key of the provider of that name.
     ProviderKey(&'a str),
+    /// A further key of a provider.
+    Credential {
+        /// Which provider.
+        provider: &'a str,
+        /// Which key.
+        name: &'a str,
+    },
     /// The secrets of that channel account.
     AccountSecrets(AccountId),
+    /// The headers or variables of the MCP server of that name.
+    McpSecrets(&'a str),
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -139,7 +148,9 @@ impl DataKey {
     pub fn open(&self, purpose: Purpose<'_>, sealed: &[u8]) -> Result<Vec<u8>, Error> {
         let what = match purpose {
             Purpose::ProviderKey(_) => "a provider's key",
+            Purpose::Credential { .. } => "a credential",
             Purpose::AccountSecrets(_) => "a channel account's secrets",
+            Purpose::McpSecrets(_) => "an mcp server's secrets",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -147,9 +158,15 @@ impl DataKey {
     fn context(&self, purpose: Purpose<'_>) -> Vec<u8> {
         match purpose {
             Purpose::ProviderKey(name) => context(self.tenant, "provider-key", name.as_bytes()),
+            Purpose::Credential { provider, name } => {
+                // Neither has a zero in it.
+                let row = [provider.as_bytes(), b"\0", name.as_bytes()].concat();
+                context(self.tenant, "auth-profile", &row)
+            }
             Purpose::AccountSecrets(account) => {
                 context(self.tenant, "account-secrets", account.as_uuid().as_bytes())
             }
+            Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
         }
     }
 }

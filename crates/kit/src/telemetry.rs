@@ -130,10 +130,12 @@ fn start(
     let filter = EnvFilter::try_new(&config.log).with_context(|| {
         format!("`telemetry.log` is `{}`: write a level such as `info`", config.log)
     })?;
+    // It logs what is said by the protocol: people's messages, at every level.
+    let filter = filter.add_directive("rmcp=off".parse()?);
     let spans = traced.as_ref().map(|(service, provider)| {
         // Exporters log too; a span about sending spans would never end.
         let not_itself =
-            EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off");
+            EnvFilter::new("info,h2=off,hyper=off,tonic=off,tower=off,opentelemetry=off,rmcp=off");
         tracing_opentelemetry::layer()
             .with_tracer(provider.tracer(*service))
             .with_filter(not_itself)

@@ -199,6 +199,12 @@ impl Catalogue {
     /// same id with another provider, a date or a tag (as in `qwen3:4b`) at its end left aside.
     #[must_use]
     pub fn card(&self, model: &ModelId) -> &Card {
+        self.find(model).unwrap_or(&self.unknown)
+    }
+
+    /// What is known of a model, as [`card`](Self::card) says, if it is known at all.
+    #[must_use]
+    pub fn find(&self, model: &ModelId) -> Option<&Card> {
         let usual = self.provider(model.provider());
         let exactly = |provider: &str, id: &str| {
             format!("{provider}:{id}").parse().ok().and_then(|id: ModelId| self.models.get(&id))
@@ -212,7 +218,6 @@ impl Catalogue {
             .or_else(|| exactly(usual, undated))
             .or_else(|| anywhere(model.id()))
             .or_else(|| anywhere(undated))
-            .unwrap_or(&self.unknown)
     }
 
     /// The model that a text names: an alias, `provider:id` with any name of the provider, or an
@@ -236,6 +241,23 @@ impl Catalogue {
             None if text.is_empty() => text.parse(),
             None => format!("openai:{text}").parse(),
         }
+    }
+
+    /// The model that a short name stands for.
+    #[must_use]
+    pub fn alias(&self, name: &str) -> Option<&ModelId> {
+        self.aliases.get(&name.trim().to_ascii_lowercase())
+    }
+
+    /// All short names.
+    pub fn aliases(&self) -> impl Iterator<Item = (&str, &ModelId)> {
+        self.aliases.iter().map(|(alias, model)| (alias.as_str(), model))
+    }
+
+    /// The usual name of a provider.
+    #[must_use]
+    pub fn usual_provider<'a>(&'a self, name: &'a str) -> &'a str {
+        self.provider(name)
     }
 
     /// The usual name of a provider.

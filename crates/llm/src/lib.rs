@@ -60,5 +60,5 @@ pub use models::{Models, Provider, ProviderKind};
 pub use ollama::Ollama;
 pub use openai::OpenAi;
 pub use responses::Responses;
-pub use retry::Retrying;
+pub use retry::{Among, Retrying};
 pub use scripted::Scripted;

@@ -7,8 +7,8 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use crate::{
-    Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, Retrying, observe::Observed,
-    servers,
+    Among, Anthropic, Demo, Error, Gemini, Model, Ollama, OpenAi, Responses, Retrying,
+    observe::Observed, servers,
 };
 
 /// How long a connection may take.
@@ -91,25 +91,46 @@ impl Models {
         client: reqwest::Client,
         provider: &Provider,
     ) -> Result<Self, Error> {
+        self.with_provider_among(name, client, provider, Among::Alone)
+    }
+
+    /// Adds a provider as [`with_provider`](Self::with_provider) does, and says who else could be
+    /// asked in its place.
+    ///
+    /// # Errors
+    ///
+    /// If the settings are not right.
+    pub fn with_provider_among(
+        self,
+        name: &str,
+        client: reqwest::Client,
+        provider: &Provider,
+        among: Among,
+    ) -> Result<Self, Error> {
         let given = provider.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let key = provider.api_key.as_ref();
         Ok(match provider.kind {
             ProviderKind::OpenAi => {
                 // Else the key of one that is known would be shown to OpenAI.
                 let known = servers::by_name(name).map(|known| known.base_url);
-                self.with(name, Retrying::new(OpenAi::new(client, given.or(known), key)?))
+                let model = OpenAi::new(client, given.or(known), key)?;
+                self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Responses => {
-                self.with(name, Retrying::new(Responses::new(client, given, key)?))
+                let model = Responses::new(client, given, key)?;
+                self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Anthropic => {
-                self.with(name, Retrying::new(Anthropic::new(client, given, key)?))
+                let model = Anthropic::new(client, given, key)?;
+                self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Gemini => {
-                self.with(name, Retrying::new(Gemini::new(client, given, key)?))
+                let model = Gemini::new(client, given, key)?;
+                self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Ollama => {
-                self.with(name, Retrying::new(Ollama::new(client, given, key)?))
+                let model = Ollama::new(client, given, key)?;
+                self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Demo => self.with(name, Demo),
         })

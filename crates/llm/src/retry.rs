@@ -2,7 +2,7 @@
 //!
 //! | class | tried again |
 //! |---|---|
-//! | rate limited | when the provider says so, if that is before the deadline; else after a back-off |
+//! | rate limited | when the provider says so, if that is before the deadline; else after a back-off; never where another key or model can be asked |
 //! | unavailable, broken off, unreadable, empty | after a back-off |
 //! | all else | never: it would fail again, or nobody waits for it |
 //!
@@ -25,6 +25,17 @@ const TRIES: u32 = 3;
 pub struct Retrying<M> {
     inner: M,
     backoff: Backoff,
+    among: Among,
+}
+
+/// Who else could be asked in a model's place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Among {
+    /// Nobody: what limits its rate is waited for.
+    #[default]
+    Alone,
+    /// The same model with another key, or another model: a limited rate is told at once.
+    Others,
 }
 
 impl<M: Model> Retrying<M> {
@@ -32,7 +43,13 @@ impl<M: Model> Retrying<M> {
     #[must_use]
     pub const fn new(inner: M) -> Self {
         let backoff = Backoff::new(Duration::from_millis(400), Duration::from_secs(8));
-        Self { inner, backoff }
+        Self { inner, backoff, among: Among::Alone }
+    }
+
+    /// Says who else could be asked.
+    #[must_use]
+    pub fn among(self, among: Among) -> Self {
+        Self { among, ..self }
     }
 
     /// How long to wait before the next try; `None` if there is none.
@@ -41,6 +58,7 @@ impl<M: Model> Retrying<M> {
             return None;
         }
         let wait = match error {
+            Error::RateLimited { .. } if self.among == Among::Others => return None,
             Error::RateLimited { retry_after: Some(wait) } => *wait,
             Error::RateLimited { retry_after: None }
             | Error::Unavailable { .. }

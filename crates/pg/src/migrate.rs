@@ -66,11 +66,14 @@ pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
 /// A text that is another for every other set of migrations: what a prepared database is named by.
 #[must_use]
 pub fn fingerprint() -> String {
-    MIGRATIONS
-        .iter()
-        .flat_map(|migration| migration.checksum.iter().take(4))
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    // FNV-1a: a database's name has no room for every checksum.
+    let sum = MIGRATIONS.iter().flat_map(|migration| migration.checksum.iter()).fold(
+        0x6c62_272e_07bb_0142_62b8_2175_6295_c58d_u128,
+        |sum, byte| {
+            (sum ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        },
+    );
+    format!("{sum:032x}")
 }
 
 fn newest() -> i64 {

@@ -8,7 +8,7 @@ use std::{
 use futures::future::BoxFuture;
 use tokio::{
     io::AsyncWriteExt as _,
-    process::ChildStdin,
+    process::{ChildStdin, ChildStdout},
     sync::{mpsc, oneshot, watch},
     task::JoinHandle,
 };
@@ -44,7 +44,30 @@ impl Background {
         let readers = [drain(stdout, Arc::clone(&out)), drain(stderr, Arc::clone(&err))];
         let (sender, receiver) = mpsc::channel(1);
         let writer = tokio::spawn(keep_feeding(stdin, input, receiver));
+        Self::watch(launched, terms, (out, err), Some(sender), (writer, readers))
+    }
 
+    /// As [`begin`](Self::begin), but its standard input and output are handed out.
+    pub(crate) fn with_pipes(
+        mut launched: Launched,
+        terms: Terms,
+    ) -> (Self, Option<ChildStdin>, Option<ChildStdout>) {
+        let kept = || Arc::new(Mutex::new(Ring::at_most(terms.limits.output)));
+        let (out, err) = (kept(), kept());
+        let (stdin, stdout, stderr) = pipes(&mut launched);
+        let nothing = || tokio::spawn(std::future::ready(()));
+        let readers = [nothing(), drain(stderr, Arc::clone(&err))];
+        let process = Self::watch(launched, terms, (out, err), None, (nothing(), readers));
+        (process, stdin, stdout)
+    }
+
+    fn watch(
+        mut launched: Launched,
+        terms: Terms,
+        (out, err): (Shared<Ring>, Shared<Ring>),
+        input: Option<mpsc::Sender<Input>>,
+        (writer, readers): (JoinHandle<()>, [JoinHandle<()>; 2]),
+    ) -> Self {
         let reach = Arc::clone(&launched.reach);
         let stop = CancellationToken::new();
         let cancel = stop.clone();
@@ -62,7 +85,7 @@ impl Background {
             );
             tell.send_replace(State::Ended(ended));
         });
-        let input = Mutex::new(Some(sender));
+        let input = Mutex::new(input);
         Self { reach, out, err, input, stop, state, supervisor }
     }
 

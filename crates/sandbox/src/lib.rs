@@ -46,7 +46,7 @@ pub use limits::Limits;
 pub use open::open;
 pub use outcome::{Ended, Limit, Outcome};
 pub use output::{Captured, Chunk};
-pub use process::{Process, Signal, State, Stream};
+pub use process::{Piped, Process, Signal, State, Stream};
 pub use processes::{Listed, Owner, ProcessId, Processes, Unread};
 pub use root::{Entry, EntryKind, PathError, Root};
 pub use sandbox::{Backend, Sandbox};

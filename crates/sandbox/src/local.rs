@@ -1,7 +1,7 @@
 //! What all backends on this machine have in common: everything but the walls.
 
 use std::{
-    fmt,
+    fmt, io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Access, Backend, Captured, Command, Config, Ended, Error, Limits, Network, NetworkPolicy,
-    Outcome, Process, Root, Sandbox, WorkPath,
+    Outcome, Piped, Process, Root, Sandbox, WorkPath,
     background::Background,
     disk::Growth,
     error,
@@ -120,6 +120,21 @@ impl<L: Launch> Local<L> {
         let (launched, terms) = self.start(command).await?;
         Ok(Box::new(Background::begin(launched, terms, input)))
     }
+
+    async fn start_with_pipes(&self, command: Command) -> Result<Piped, Error> {
+        let (launched, terms) = self.start(command).await?;
+        let (process, stdin, stdout) = Background::with_pipes(launched, terms);
+        let missing = || io::Error::other("it has no pipes");
+        let failed = Error::failed("start the command");
+        match (stdin, stdout) {
+            (Some(stdin), Some(stdout)) => Ok(Piped {
+                process: Box::new(process),
+                stdin: Box::new(stdin),
+                stdout: Box::new(stdout),
+            }),
+            _ => Err(failed(missing())),
+        }
+    }
 }
 
 impl<L: Launch> Sandbox for Local<L> {
@@ -137,6 +152,10 @@ impl<L: Launch> Sandbox for Local<L> {
 
     fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>> {
         Box::pin(self.start_in_background(command))
+    }
+
+    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<Piped, Error>> {
+        Box::pin(self.start_with_pipes(command))
     }
 }
 

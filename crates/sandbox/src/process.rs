@@ -3,6 +3,7 @@
 use std::fmt;
 
 use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::{Chunk, Ended, Error};
 
@@ -32,6 +33,22 @@ pub trait Process: fmt::Debug + Send + Sync {
 
     /// Waits until it and all that it started are gone.
     fn ended(&self) -> BoxFuture<'_, Ended>;
+}
+
+/// A process, and its pipes.
+pub struct Piped {
+    /// The process. It keeps what was written to its standard error, and takes no input this way.
+    pub process: Box<dyn Process>,
+    /// What it reads. Dropping it closes it.
+    pub stdin: Box<dyn AsyncWrite + Send + Unpin>,
+    /// What it writes.
+    pub stdout: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+impl fmt::Debug for Piped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Piped").field("process", &self.process).finish_non_exhaustive()
+    }
 }
 
 /// How a process stands.

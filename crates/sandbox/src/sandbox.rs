@@ -5,7 +5,7 @@ use std::fmt;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Command, Error, Outcome, Process};
+use crate::{Command, Error, Outcome, Piped, Process};
 
 /// Who builds the walls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,4 +53,14 @@ pub trait Sandbox: fmt::Debug + Send + Sync {
     ///
     /// Those of [`Sandbox::run`].
     fn spawn(&self, command: Command) -> BoxFuture<'_, Result<Box<dyn Process>, Error>>;
+
+    /// Starts a command that is spoken with: as [`spawn`](Sandbox::spawn), but what it writes to
+    /// its standard output is kept nowhere, and it waits while nobody reads it.
+    ///
+    /// What the command brings for its standard input is not sent.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Sandbox::run`].
+    fn spawn_piped(&self, command: Command) -> BoxFuture<'_, Result<Piped, Error>>;
 }

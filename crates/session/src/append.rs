@@ -5,7 +5,7 @@ use holdfast_types::{Entry, RunId, SessionId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, sessions::lock_claimed};
+use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed};
 
 impl Sessions {
     /// Writes what happened in a step, if the session is still this runner's.
@@ -15,6 +15,20 @@ impl Sessions {
     /// [`Error::Fenced`] if it is not: stop, and write nothing more. After any other error nobody
     /// knows whether it was written; [`load`](Self::load) tells.
     pub async fn append(&self, claim: &Claim, append: Append) -> Result<Appended, Error> {
+        self.append_spent(claim, append, &Spent::default()).await
+    }
+
+    /// Writes what happened in a step as [`append`](Self::append) does, and what it cost.
+    ///
+    /// # Errors
+    ///
+    /// As [`append`](Self::append).
+    pub async fn append_spent(
+        &self,
+        claim: &Claim,
+        append: Append,
+        spent: &Spent,
+    ) -> Result<Appended, Error> {
         // The fence comes first, under the row's lock, and everything else takes its rows from it:
         // who accepts a message holds the same row before it touches the inbox, and the other order
         // would be a deadlock with a repetition.
@@ -71,6 +85,7 @@ impl Sessions {
         if !deliveries.is_empty() {
             deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
+        spent.settle(&mut tx).await?;
         tx.commit().await?;
         Ok(Appended { pause, cancel_upto, next_in, next_entry })
     }
@@ -86,12 +101,14 @@ pub(crate) async fn deliver(
 ) -> Result<(), Error> {
     const SQL: &str = "
         insert into session.deliveries
-            (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, trace)
-        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body,
+            (tenant_id, session_id, out_seq, delivery_id, run_id, channel, account_id, target, body, act,
+             trace)
+        select $1, $2, d.seq, d.id, $3, d.channel, d.account, d.target, d.body, d.act,
                (select trace from session.inbox i
                 where i.tenant_id = $1 and i.session_id = $2 and i.message_id = $3)
-        from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[])
-             as d (seq, id, channel, account, target, body)
+        from unnest($4::bigint[], $5::uuid[], $6::text[], $7::uuid[], $8::jsonb[], $9::text[],
+                    $10::jsonb[])
+             as d (seq, id, channel, account, target, body, act)
         on conflict on constraint deliveries_id_key do nothing";
 
     let tenant = tx.tenant();
@@ -105,6 +122,7 @@ pub(crate) async fn deliver(
         .bind(deliveries.iter().map(|d| d.target.account.as_uuid()).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| Json(&d.target)).collect::<Vec<_>>())
         .bind(deliveries.iter().map(|d| d.text.as_str()).collect::<Vec<_>>())
+        .bind(deliveries.iter().map(|d| d.act.as_ref().map(Json)).collect::<Vec<_>>())
         .execute(tx.conn())
         .await?;
     Ok(())

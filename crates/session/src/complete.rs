@@ -5,7 +5,7 @@ use holdfast_types::{Body, Entry, State, Wait, wakes};
 use sqlx::types::Json;
 
 use crate::{
-    Claim, Completed, Completion, Error, Sessions,
+    Claim, Completed, Completion, Error, Sessions, Spent,
     append::deliver,
     sessions::{Lease, TURN, fenced, lock_claimed},
 };
@@ -22,6 +22,21 @@ impl Sessions {
         claim: &Claim,
         completion: Completion,
     ) -> Result<Completed, Error> {
+        self.complete_spent(claim, completion, &Spent::default()).await
+    }
+
+    /// Ends a turn as [`complete`](Self::complete) does, and writes what it cost.
+    ///
+    /// # Errors
+    ///
+    /// As [`complete`](Self::complete).
+    pub async fn complete_spent(
+        &self,
+        claim: &Claim,
+        completion: Completion,
+        spent: &Spent,
+    ) -> Result<Completed, Error> {
+        let completion = &completion;
         let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
         let rest = Rest {
             finished: count(completion.done.len()),
@@ -33,8 +48,8 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         let usual = Next::resting(&rest);
-        if let Some(ended) = end(&mut tx, claim, &completion, &rest, &usual).await? {
-            return conclude(tx, claim, &completion, &usual, ended).await;
+        if let Some(ended) = end(&mut tx, claim, (completion, spent), &rest, &usual).await? {
+            return conclude(tx, claim, (completion, spent), &usual, ended).await;
         }
         // It is not the usual end: something came meanwhile, or the session is held, has a
         // workspace or is another's. What is written so far does not last.
@@ -46,8 +61,8 @@ impl Sessions {
             return Err(Error::Overtaken);
         }
         let next = Next::of(&mut tx, &lease, &rest).await?;
-        match end(&mut tx, claim, &completion, &rest, &next).await? {
-            Some(ended) => conclude(tx, claim, &completion, &next, ended).await,
+        match end(&mut tx, claim, (completion, spent), &rest, &next).await? {
+            Some(ended) => conclude(tx, claim, (completion, spent), &next, ended).await,
             None => Err(fenced(claim)),
         }
     }
@@ -57,7 +72,7 @@ impl Sessions {
 async fn conclude(
     mut tx: TenantTx,
     claim: &Claim,
-    completion: &Completion,
+    (completion, spent): (&Completion, &Spent),
     next: &Next<'_>,
     ended: Ended,
 ) -> Result<Completed, Error> {
@@ -65,12 +80,13 @@ async fn conclude(
         let (run, first) = (completion.run, ended.next_out);
         deliver(&mut tx, claim.session, run, first, &completion.deliveries).await?;
     }
+    spent.settle(&mut tx).await?;
     tx.commit().await?;
     Ok(Completed { wake: next.queue || ended.promoted, again: next.again })
 }
 
 /// The parts of a statement that write what happened last, mark the turn's messages, record the
-/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`.
+/// run, count what it cost and tell whoever listens. They use the parameters up to `$18`, and `$28`.
 ///
 /// The fence comes first, under the row's lock, and what is written takes its rows from it: who
 /// accepts a message holds the same row before it touches the inbox, and the other order would be a
@@ -105,9 +121,9 @@ macro_rules! finish {
         run as (
             insert into session.runs
                 (tenant_id, run_id, session_id, agent_id, epoch, outcome, reason, reply_seq, steps, model,
-                 input_tokens, cached_tokens, output_tokens, started_at)
+                 input_tokens, cached_tokens, output_tokens, started_at, cost_micros)
             select $1, $3, $2, agent_id, $12, $4, $5, held.next_entry + $7::bigint, $8, $13, $9, $10,
-                   $11, $15
+                   $11, $15, $28
             from session, held
             on conflict (tenant_id, run_id) do update
                 set outcome = excluded.outcome, reason = excluded.reason, epoch = excluded.epoch,
@@ -218,7 +234,7 @@ struct Ended {
 async fn end(
     tx: &mut TenantTx,
     claim: &Claim,
-    end: &Completion,
+    (end, spent): (&Completion, &Spent),
     rest: &Rest<'_>,
     next: &Next<'_>,
 ) -> Result<Option<Ended>, Error> {
@@ -268,6 +284,7 @@ async fn end(
         .bind(rest.replies)
         .bind(next.workspace.as_deref())
         .bind(next.is_known)
+        .bind(tokens(spent.run_micros))
         .fetch_optional(tx.conn())
         .await?;
     let Some((promoted, next_out, finished)) = row else { return Ok(None) };

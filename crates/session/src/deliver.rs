@@ -12,7 +12,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::{DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId};
+use holdfast_types::{Act, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId};
 use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
@@ -27,7 +27,7 @@ pub const SENDING: Duration = Duration::from_secs(60);
 pub const HANDOVER: Duration = Duration::from_secs(5);
 
 type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
-type Content = (Uuid, Uuid, Json<Target>, String, bool, Option<String>, i32);
+type Content = (Uuid, Uuid, Json<Target>, String, Option<Json<Act>>, bool, Option<String>, i32);
 
 impl Sessions {
     /// Takes up to `limit` parts of replies that are due on a kind of channel, and commits that
@@ -124,7 +124,7 @@ impl Sessions {
                 lease_until = clock_timestamp() + $5 * interval '1 second'
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
               and state in ('pending', 'sending') and lease_until > clock_timestamp()
-            returning session_id, run_id, target, body, split, trace, attempt";
+            returning session_id, run_id, target, body, act, split, trace, attempt";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -138,7 +138,9 @@ impl Sessions {
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or its session was deleted.
-            let Some((session, run, target, text, split, trace, attempt)) = row else { continue };
+            let Some((session, run, target, text, act, split, trace, attempt)) = row else {
+                continue;
+            };
             deliveries.push(Delivery {
                 tenant,
                 id: (*id).into(),
@@ -146,6 +148,7 @@ impl Sessions {
                 run: run.into(),
                 target: target.0,
                 text,
+                act: act.map(|act| act.0),
                 split,
                 out_seq: *out_seq,
                 part: *part,
@@ -211,6 +214,34 @@ impl Sessions {
                 .await?;
         }
         Ok(tx.commit().await?)
+    }
+
+    /// What the platform calls the last message that went before this delivery from its session
+    /// to where it goes; `None` if none did.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn sent_before(&self, delivery: &Delivery) -> Result<Option<String>, Error> {
+        const SQL: &str = "
+            select platform_id from session.deliveries
+            where tenant_id = $1 and session_id = $2 and (out_seq, part) < ($3, $4)
+              and state = 'sent' and platform_id is not null and channel = $5 and account_id = $6
+              and target->>'chat' = $7 and (act is null or act->>'act' in ('media', 'poll', 'embed'))
+            order by out_seq desc, part desc limit 1";
+        let mut tx = self.pools.tenant(delivery.tenant).await?;
+        let found: Option<String> = sqlx::query_scalar(SQL)
+            .bind(delivery.tenant.as_uuid())
+            .bind(delivery.session.as_uuid())
+            .bind(delivery.out_seq)
+            .bind(delivery.part)
+            .bind(&delivery.target.channel)
+            .bind(delivery.target.account.as_uuid())
+            .bind(&delivery.target.chat)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(found)
     }
 
     /// Records how a try ended. Says whether more of the session can go out now.

@@ -15,6 +15,7 @@
 //! | deliveries | channel-bridge | `deliver.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
+//! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | dead letters, shares, deletion | gateway | `care.rs` |
 //!
 //! ## What can go wrong
@@ -37,6 +38,7 @@ mod prune;
 mod relay;
 mod sessions;
 mod settings;
+mod spending;
 mod subagents;
 mod sweep;
 mod tails;
@@ -55,6 +57,7 @@ pub use model::{
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;
+pub use spending::{Charge, Spending, Spent, UsageLine};
 pub use subagents::{ANNOUNCED, Announced, Cleanup, NewSubagent, Subagent, SubagentOutcome};
 pub use sweep::{ATTEMPTS, SUSPECT};
 pub use view::SessionFilter;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    AccountId, AgentId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId, SessionId,
+    AccountId, Act, AgentId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId, SessionId,
     SessionKey, SessionSettings, Source, State, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
@@ -171,6 +171,8 @@ pub struct NewDelivery {
     pub target: Target,
     /// The text, whole; the bridge cuts it to what the platform takes.
     pub text: String,
+    /// What is to be done, if it is more than to say that; its text is then never cut.
+    pub act: Option<Act>,
     /// Its id, which is also its idempotency key; a call that is repeated brings the same.
     pub id: DeliveryId,
 }
@@ -388,6 +390,8 @@ pub struct Delivery {
     pub target: Target,
     /// Its text.
     pub text: String,
+    /// What is to be done, if it is more than to say that.
+    pub act: Option<Act>,
     /// The text is cut to size already.
     pub split: bool,
     /// Which reply of the session.

@@ -6,6 +6,7 @@
 //! | finished deliveries | `deliveries` | gone |
 //! | runs, and subagents whose end was announced | `runs` | gone; the journal keeps what was said |
 //! | events nobody could publish | `events` | gone |
+//! | what was used of budgets | `runs` | gone |
 //! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
 //!
 //! Journals of other sessions are kept until their session is deleted.
@@ -110,6 +111,10 @@ impl Sessions {
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
+        const SPENDING: &str = "
+            delete from session.spending
+            where tenant_id = $1
+              and day < (clock_timestamp() at time zone 'utc' - $2 * interval '1 second')::date";
         const SESSIONS: &str = "
             select s.session_id from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
@@ -132,6 +137,7 @@ impl Sessions {
             (RUNS, keep.runs),
             (SUBAGENTS, keep.runs),
             (EVENTS, keep.events),
+            (SPENDING, keep.runs),
         ] {
             rows += sqlx::query(sql)
                 .bind(tenant.as_uuid())

@@ -1,11 +1,34 @@
 //! What is set for one conversation.
 
-use holdfast_types::SessionSettings;
+use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;
 
 use crate::{Claim, Error, Sessions, sessions::lock_claimed};
 
 impl Sessions {
+    /// What is set for a session; as usual, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn settings(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<SessionSettings, Error> {
+        const SQL: &str = "
+            select settings from session.sessions where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Option<Json<SessionSettings>> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(found.map(|settings| settings.0).unwrap_or_default())
+    }
+
     /// Sets a claimed session; what it was set to before is replaced.
     ///
     /// # Errors

@@ -131,6 +131,7 @@ impl Sessions {
             .map(|target| NewDelivery {
                 target,
                 text: GIVEN_UP.to_owned(),
+                act: None,
                 id: holdfast_types::DeliveryId::generate(),
             })
             .collect();
@@ -365,11 +366,7 @@ async fn unanswered(tx: &mut TenantTx, session: SessionId) -> Result<Vec<Entry>,
     Ok(calls
         .iter()
         .filter(|call| !returned(&call.id))
-        .map(|call| Entry::Returned {
-            call: call.id.clone(),
-            output: UNKNOWN.to_owned(),
-            failed: true,
-        })
+        .map(|call| Entry::returned(&call.id, UNKNOWN, true))
         .collect())
 }
 

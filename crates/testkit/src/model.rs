@@ -17,7 +17,7 @@ mod wire;
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -101,6 +101,8 @@ struct Shared {
     violations: Mutex<Vec<String>>,
     forgetful: AtomicBool,
     count: AtomicU64,
+    /// Of the last request's body, in bytes.
+    size: AtomicUsize,
 }
 
 impl fmt::Debug for Shared {
@@ -121,6 +123,7 @@ impl FakeModel {
             .route("/v1/chat/completions", post(complete))
             .route("/v1/models", get(async || wire::models()))
             .route("/count", get(count))
+            .route("/size", get(size))
             .with_state(Arc::clone(&shared));
         Ok(Self { server: Server::start(router).await?, shared })
     }
@@ -190,6 +193,7 @@ impl FakeModel {
 
 async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
     let number = shared.count.fetch_add(1, Ordering::Relaxed) + 1;
+    shared.size.store(body.len(), Ordering::Relaxed);
     let essentials: Essentials<'_> = match serde_json::from_slice(&body) {
         Ok(essentials) => essentials,
         Err(e) => {
@@ -205,6 +209,10 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     }
     let pace = *lock(&shared.pace);
     wire::respond(reply, number, &essentials, body.len(), pace).await
+}
+
+async fn size(State(shared): State<Arc<Shared>>) -> String {
+    shared.size.load(Ordering::Relaxed).to_string()
 }
 
 async fn count(State(shared): State<Arc<Shared>>) -> String {

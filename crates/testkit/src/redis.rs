@@ -41,25 +41,38 @@ impl Namespace {
     }
 }
 
+impl Namespace {
+    /// Empties it now, as a Redis that restarts does; says how many keys there were.
+    ///
+    /// # Errors
+    ///
+    /// If Redis does not answer.
+    pub async fn flush(&self) -> anyhow::Result<u64> {
+        unlink(&self.url, &self.prefix).await
+    }
+}
+
 impl Drop for Namespace {
     fn drop(&mut self) {
         let (url, prefix) = (self.url.clone(), self.prefix.clone());
-        scratch::clean_up(async move {
-            let client = redis::Client::open(url)?;
-            let mut connection = client.get_multiplexed_async_connection().await?;
-            let mut keys = Vec::<String>::new();
-            {
-                let mut found = connection.scan_match(format!("{prefix}*")).await?;
-                while let Some(key) = found.next_item().await {
-                    keys.push(key?);
-                }
-            }
-            if !keys.is_empty() {
-                let _: u64 = connection.unlink(keys).await?;
-            }
-            Ok(())
-        });
+        scratch::clean_up(async move { unlink(&url, &prefix).await.map(drop) });
     }
+}
+
+async fn unlink(url: &str, prefix: &str) -> anyhow::Result<u64> {
+    let client = redis::Client::open(url)?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    let mut keys = Vec::<String>::new();
+    {
+        let mut found = connection.scan_match(format!("{prefix}*")).await?;
+        while let Some(key) = found.next_item().await {
+            keys.push(key?);
+        }
+    }
+    if keys.is_empty() {
+        return Ok(0);
+    }
+    Ok(connection.unlink(keys).await?)
 }
 
 #[cfg(test)]

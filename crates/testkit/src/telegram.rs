@@ -7,6 +7,7 @@
 
 mod api;
 mod bot;
+mod form;
 mod incoming;
 
 use std::collections::HashMap;

@@ -6,20 +6,24 @@
 //! | `agents_list` | reads | the tenant's agents |
 //! | `sessions_list` | reads | the tenant's sessions |
 //! | `sessions_history` | reads | what was said in one of them |
+//! | `gateway` | reads | how the tenant stands, by the gateway's own words |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_send` | writes | says something in another session |
-//! | `message` | writes | sends a message on a channel |
+//! | `message` | writes | says or does something on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
 //! | `exec`, `process` | acts | commands in the agent's workspace |
+//! | `send_file` | writes | sends one of the agent's files with its answer |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
 //!
 //! A tool is an input type and a function ([`Tool`]); a [`Registry`] holds
-//! those that an agent has: adding one is [`Registry::with`]. What they know of
-//! the mesh they ask of [`Mesh`], of the agent's files of [`Files`], and what runs
-//! of [`Commands`]; the runner implements all three. What others wrote is marked by [`untrusted`] before
-//! a model reads it.
+//! those that an agent has: adding one is [`Registry::with`]. Those that others
+//! bring while the mesh runs are [`Dynamic`] and join a registry for a while
+//! ([`Registry::joined_by`]). What they know of the mesh they ask of [`Mesh`], of
+//! the agent's files of [`Files`], and what runs of [`Commands`]; the runner
+//! implements all three. What others wrote is marked by [`untrusted`] before a
+//! model reads it.
 
 mod agents_list;
 mod alias;
@@ -27,7 +31,9 @@ mod allowed;
 mod approval;
 mod commands;
 mod disclosure;
+mod dynamic;
 mod files;
+mod gateway;
 mod mesh;
 mod message;
 mod output;
@@ -49,15 +55,18 @@ pub use commands::{
     Ran, Stands, Written,
 };
 pub use disclosure::DIRECT;
+pub use dynamic::{Away, Brought, Dynamic, Made};
 pub use files::{
     AppendFile, ApplyPatch, Change, Committed, DeleteFile, Edit, File, FileEdit, FileLine, Files,
-    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_WRITTEN, Read, Write, file_path,
+    FilesError, ListFiles, MOST_PATH, MOST_READ, MOST_SENT, MOST_WRITTEN, Read, SendFile, Write,
+    file_path, stored_file,
 };
+pub use gateway::{Gateway, Method, Methods, Params};
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,
 };
-pub use message::Message;
+pub use message::{Message, said_with_message};
 pub use output::{Output, Part};
 pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
@@ -68,5 +77,6 @@ pub use tool::{Call, Tool, ToolError};
 pub use untrusted::{clean, untrusted};
 #[cfg(feature = "web")]
 pub use web::{
-    DuckDuckGo, Keyed, Perplexity, Search, SearchProvider, Searxng, Web, WebFetch, WebSearch,
+    DuckDuckGo, Guard, Keyed, Perplexity, Refused, Search, SearchProvider, Searxng, Web, WebFetch,
+    WebSearch,
 };

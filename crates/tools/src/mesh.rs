@@ -5,7 +5,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use holdfast_types::{AgentName, SessionId, SessionKind, State};
+use holdfast_types::{Act, AgentName, SessionId, SessionKind, State};
 
 use crate::{
     AgentsList, Call, Message, Registry, SessionStatus as StatusTool, SessionsHistory, SessionsList,
@@ -37,7 +37,8 @@ pub trait Mesh: Send + Sync + 'static {
         limit: u32,
     ) -> impl Future<Output = anyhow::Result<Option<Vec<HistoryLine>>>> + Send;
 
-    /// Enqueues a message, once for the same `call.key`.
+    /// Enqueues a message, once for the same `call.key`. An act on a message without a name is on
+    /// the one that the conversation is about.
     fn send(
         &self,
         call: &Call,
@@ -130,6 +131,12 @@ pub struct HistoryLine {
 pub struct Outgoing {
     /// What it says.
     pub text: String,
+    /// What is done besides, or instead.
+    pub act: Option<Act>,
+    /// Paths of the agent's files that go with it.
+    pub attachments: Vec<String>,
+    /// The message that it answers.
+    pub reply_to: Option<String>,
     /// Where it goes; `None` is the conversation that the session is held in.
     pub to: Option<To>,
 }

@@ -1,31 +1,98 @@
-//! The `message` tool: say something on a channel, now.
+//! The `message` tool: say or do something on a channel, now.
 //!
-//! It only enqueues a delivery under the call's key, so a call that is made
+//! It only enqueues deliveries under the call's key, so a call that is made
 //! again after a crash sends nothing twice: it writes, and does not act.
 
 use std::sync::Arc;
 
-use holdfast_types::Effect;
+use holdfast_types::{Act, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::{Call, Mesh, Outgoing, SendOutcome, To, Tool, ToolError};
 
 /// The longest text that is sent at once, in bytes.
 const MOST_TEXT: usize = 32 * 1024;
 
-/// Send a message on a channel, besides your answer: to someone else, or before you are done.
+/// The most files that go with one message.
+const MOST_FILES: usize = 10;
+
+/// How many things there may be to vote for, and how long each and the question may be: what
+/// Telegram takes, and others take as much (<https://core.telegram.org/bots/api#sendpoll>).
+const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
+const MOST_OPTION: usize = 100;
+const MOST_QUESTION: usize = 300;
+
+/// The longest name of a topic, in characters.
+const MOST_NAME: usize = 128;
+
+/// The most that is shown beside a message, in bytes of JSON.
+const MOST_EMBED: usize = 16 * 1024;
+
+/// Send a message on a channel, besides your answer: to someone else, or before you are done; or
+/// react, poll, pin and so on.
 ///
-/// Your answer itself is sent by itself; do not send it with this. Without a target the message
-/// goes to the conversation that you are in.
+/// Your answer itself is sent by itself; do not send it with this. Without a target it goes to the
+/// conversation that you are in.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageInput {
-    /// What to say.
+    /// What to do; not every channel can all.
+    #[serde(default)]
+    action: Action,
+    /// What to say; a poll's question; a file's caption.
+    #[serde(default, alias = "content")]
     text: String,
-    /// Where to say it, if not here.
+    /// Where, if not here.
     #[serde(default)]
     target: Option<TargetInput>,
+    /// The message to react to, pin, unpin (else the one you answer) or delete (else your last).
+    #[serde(default)]
+    message_id: Option<String>,
+    /// What to react with; empty takes it back.
+    #[serde(default)]
+    emoji: Option<String>,
+    /// Paths of your files to send.
+    #[serde(default)]
+    attachments: Vec<String>,
+    /// The message that it answers.
+    #[serde(default)]
+    reply_to: Option<String>,
+    /// The new topic's name.
+    #[serde(default)]
+    thread_name: Option<String>,
+    /// 2 to 10 answers to a poll.
+    #[serde(default)]
+    poll_options: Vec<String>,
+    /// What else the channel shows, in its own words.
+    #[serde(default)]
+    #[schemars(skip)]
+    embed: Option<Value>,
+    /// The target's kind of channel, as other assistants name it.
+    #[serde(default)]
+    #[schemars(skip)]
+    channel_type: Option<String>,
+    /// The target's conversation, as other assistants name it.
+    #[serde(default)]
+    #[schemars(skip)]
+    channel: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(inline)]
+enum Action {
+    #[default]
+    Send,
+    Media,
+    React,
+    Delete,
+    Pin,
+    Unpin,
+    Poll,
+    Thread,
+    Event,
 }
 
 /// A conversation on a channel.
@@ -52,26 +119,133 @@ impl<M: Mesh> Tool for Message<M> {
     type Input = MessageInput;
 
     async fn call(&self, call: Call, input: MessageInput) -> Result<String, ToolError> {
+        let action = input.action;
+        let outgoing = outgoing(input).map_err(ToolError::Tell)?;
         let tell = |text: &str| Err(ToolError::Tell(text.to_owned()));
-        if input.text.trim().is_empty() {
-            return tell("`text` is empty: there is nothing to send");
-        }
-        if input.text.len() > MOST_TEXT {
-            let got = input.text.len();
-            return tell(&format!("`text` is {got} bytes, and {MOST_TEXT} are the most"));
-        }
-        let to = input.target.map(|target| To {
-            channel: target.channel,
-            chat: target.chat,
-            thread: target.thread,
-        });
-        match self.0.send(&call, Outgoing { text: input.text, to }).await? {
-            SendOutcome::Queued => Ok("The message is on its way.".to_owned()),
+        match self.0.send(&call, outgoing).await? {
+            SendOutcome::Queued => Ok(match action {
+                Action::Send | Action::Media => "The message is on its way.".to_owned(),
+                _ => "It is on its way.".to_owned(),
+            }),
             SendOutcome::NoChannel => tell(
                 "this conversation is held on no channel: give a `target`, or say it in your answer",
             ),
             SendOutcome::Refused(reason) => tell(&format!("it may not be sent: {reason}")),
         }
+    }
+}
+
+/// Where a call of the tool says something, if it does: `Some(None)` is the conversation that it
+/// is made in. What says nothing (a reaction, a pin) or cannot be read is `None`.
+///
+/// Whoever ends a turn asks this, so that what was said already is not said again (spec C-34).
+#[must_use]
+pub fn said_with_message(input: &str) -> Option<Option<To>> {
+    let input: MessageInput = serde_json::from_str(input).ok()?;
+    let says = match input.action {
+        Action::Send | Action::Media | Action::Poll | Action::Event => true,
+        Action::React | Action::Delete | Action::Pin | Action::Unpin | Action::Thread => false,
+    };
+    says.then(|| to(&input).ok()).flatten()
+}
+
+/// What is to be sent, or why that cannot be.
+fn outgoing(input: MessageInput) -> Result<Outgoing, String> {
+    check(&input)?;
+    let to = to(&input)?;
+    let MessageInput { action, text, message_id, emoji, attachments, .. } = input;
+    let named = || message_id.clone().unwrap_or_default();
+    let act = match action {
+        Action::Send | Action::Media => input.embed.map(|embed| Act::Embed { embed }),
+        Action::React => Some(Act::React { message: named(), emoji: emoji.unwrap_or_default() }),
+        Action::Delete => Some(Act::Delete { message: message_id.clone() }),
+        Action::Pin => Some(Act::Pin { message: named() }),
+        Action::Unpin => Some(Act::Unpin { message: named() }),
+        Action::Poll => Some(Act::Poll { options: input.poll_options }),
+        Action::Thread => Some(Act::Thread { name: input.thread_name.unwrap_or_default() }),
+        Action::Event => Some(Act::Event),
+    };
+    Ok(Outgoing { text, act, attachments, reply_to: input.reply_to, to })
+}
+
+fn to(input: &MessageInput) -> Result<Option<To>, String> {
+    match (&input.target, &input.channel_type, &input.channel) {
+        (Some(target), _, _) => Ok(Some(To {
+            channel: target.channel.clone(),
+            chat: target.chat.clone(),
+            thread: target.thread.clone(),
+        })),
+        (None, Some(channel), Some(chat)) => {
+            Ok(Some(To { channel: channel.clone(), chat: chat.clone(), thread: None }))
+        }
+        (None, None, None) => Ok(None),
+        (None, _, _) => Err("say where with `target`: its `channel` and `chat`".to_owned()),
+    }
+}
+
+/// Refuses what an action cannot do without, and what it has no use for.
+fn check(input: &MessageInput) -> Result<(), String> {
+    let told = |text: &str| Err(text.to_owned());
+    let length = |text: &str| text.chars().count();
+    if input.text.len() > MOST_TEXT {
+        let got = input.text.len();
+        return Err(format!("`text` is {got} bytes, and {MOST_TEXT} are the most"));
+    }
+    if input.attachments.len() > MOST_FILES {
+        let got = input.attachments.len();
+        return Err(format!("`attachments` names {got} files, and {MOST_FILES} are the most"));
+    }
+    let silent = input.text.trim().is_empty();
+    match input.action {
+        Action::Send if silent && input.attachments.is_empty() && input.embed.is_none() => {
+            return told("`text` is empty: there is nothing to send");
+        }
+        Action::Media if input.attachments.is_empty() => {
+            return told("`media` sends files: name them in `attachments`");
+        }
+        Action::Event if silent => return told("`event` needs a `text` that says what happens"),
+        Action::React if input.emoji.is_none() => {
+            return told("`react` needs an `emoji`; an empty one takes the reaction back");
+        }
+        Action::React if input.emoji.as_deref().is_some_and(|emoji| emoji.len() > 64) => {
+            return told("`emoji` is one emoji, as in 👍");
+        }
+        Action::Poll if silent || length(&input.text) > MOST_QUESTION => {
+            return Err(format!(
+                "a poll's question is its `text`: 1 to {MOST_QUESTION} characters"
+            ));
+        }
+        Action::Poll if !OPTIONS.contains(&input.poll_options.len()) => {
+            let got = input.poll_options.len();
+            return Err(format!("`poll_options` are 2 to 10, and these are {got}"));
+        }
+        Action::Poll => {
+            let wrong = |option: &&String| !(1..=MOST_OPTION).contains(&length(option.trim()));
+            if input.poll_options.iter().any(|option| wrong(&option)) {
+                return Err(format!("each of `poll_options` has 1 to {MOST_OPTION} characters"));
+            }
+        }
+        Action::Thread => {
+            let name = input.thread_name.as_deref().unwrap_or_default();
+            if name.trim().is_empty() || length(name) > MOST_NAME {
+                return Err(format!("`thread_name` has 1 to {MOST_NAME} characters"));
+            }
+        }
+        Action::Send | Action::Media | Action::Event | Action::React => {}
+        Action::Delete | Action::Pin | Action::Unpin => {}
+    }
+    let says = matches!(input.action, Action::Send | Action::Media | Action::Poll | Action::Event);
+    if !says && (!silent || !input.attachments.is_empty()) {
+        return told("this action says nothing: send `text` and `attachments` with `send`");
+    }
+    if matches!(input.action, Action::Poll | Action::Event) && !input.attachments.is_empty() {
+        return told("send `attachments` with `send` or `media`");
+    }
+    match &input.embed {
+        Some(embed) if embed.to_string().len() > MOST_EMBED => {
+            Err(format!("`embed` has more than {MOST_EMBED} bytes"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -83,6 +257,14 @@ mod tests {
         mesh::tests::{Fake, said, tell, world},
     };
 
+    fn text(text: &str) -> Outgoing {
+        Outgoing { text: text.into(), act: None, attachments: Vec::new(), reply_to: None, to: None }
+    }
+
+    fn sent(mesh: &Fake) -> Vec<Outgoing> {
+        mesh.sent.lock().unwrap().values().cloned().collect()
+    }
+
     #[tokio::test]
     async fn a_call_made_again_sends_nothing_twice() {
         let (call, mesh, tools) = world();
@@ -92,20 +274,70 @@ mod tests {
             assert_eq!(said(answer), "The message is on its way.");
         }
 
-        let sent: Vec<Outgoing> = mesh.sent.lock().unwrap().values().cloned().collect();
-        assert_eq!(sent, [Outgoing { text: "soon".into(), to: None }]);
+        assert_eq!(sent(&mesh), [text("soon")]);
     }
 
     #[tokio::test]
     async fn a_target_is_passed_on() {
-        let (call, mesh, tools) = world();
-        let input = r#"{"text":"hi","target":{"channel":"telegram","chat":"7"}}"#;
-
-        tools.call(call, "message", input).await.unwrap();
-
         let to = To { channel: "telegram".into(), chat: "7".into(), thread: None };
-        let sent: Vec<Outgoing> = mesh.sent.lock().unwrap().values().cloned().collect();
-        assert_eq!(sent, [Outgoing { text: "hi".into(), to: Some(to) }]);
+        for input in [
+            r#"{"text":"hi","target":{"channel":"telegram","chat":"7"}}"#,
+            r#"{"content":"hi","channel_type":"telegram","channel":"7"}"#,
+        ] {
+            let (call, mesh, tools) = world();
+
+            tools.call(call, "message", input).await.unwrap();
+
+            assert_eq!(sent(&mesh), [Outgoing { to: Some(to.clone()), ..text("hi") }], "{input}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_action_is_what_it_says() {
+        let act = |act| Outgoing { act: Some(act), ..text("") };
+        for (input, meant) in [
+            (
+                r#"{"action":"react","emoji":"👍","message_id":"3"}"#,
+                act(Act::React { message: "3".into(), emoji: "👍".into() }),
+            ),
+            (
+                r#"{"action":"react","emoji":""}"#,
+                act(Act::React { message: String::new(), emoji: String::new() }),
+            ),
+            (r#"{"action":"delete"}"#, act(Act::Delete { message: None })),
+            (r#"{"action":"pin","message_id":"3"}"#, act(Act::Pin { message: "3".into() })),
+            (r#"{"action":"unpin"}"#, act(Act::Unpin { message: String::new() })),
+            (
+                r#"{"action":"poll","text":"tea?","poll_options":["yes","no"]}"#,
+                Outgoing {
+                    act: Some(Act::Poll { options: vec!["yes".into(), "no".into()] }),
+                    ..text("tea?")
+                },
+            ),
+            (r#"{"action":"thread","thread_name":"tea"}"#, act(Act::Thread { name: "tea".into() })),
+            (
+                r#"{"action":"event","text":"tea at 4"}"#,
+                Outgoing { act: Some(Act::Event), ..text("tea at 4") },
+            ),
+            (
+                r#"{"action":"media","attachments":["a.png"],"text":"tea","reply_to":"3"}"#,
+                Outgoing {
+                    attachments: vec!["a.png".into()],
+                    reply_to: Some("3".into()),
+                    ..text("tea")
+                },
+            ),
+            (
+                r#"{"embed":{"title":"tea"}}"#,
+                act(Act::Embed { embed: serde_json::json!({"title": "tea"}) }),
+            ),
+        ] {
+            let (call, mesh, tools) = world();
+
+            tools.call(call, "message", input).await.unwrap();
+
+            assert_eq!(sent(&mesh), [meant], "{input}");
+        }
     }
 
     #[tokio::test]
@@ -122,22 +354,58 @@ mod tests {
     #[tokio::test]
     async fn what_may_not_be_sent_is_refused_with_the_reason() {
         let (call, mesh, tools) = world();
-        let ask = |input: String| {
-            let (tools, call) = (&tools, call.clone());
-            async move { tell(tools.call(call, "message", &input).await) }
-        };
-
-        let elsewhere = r#"{"text":"x","target":{"channel":"irc","chat":"7"}}"#;
-        assert_eq!(
-            ask(elsewhere.into()).await,
-            "it may not be sent: there is no such channel here"
-        );
-        assert_eq!(
-            ask(r#"{"text":" "}"#.into()).await,
-            "`text` is empty: there is nothing to send"
-        );
+        let many = format!(r#"{{"attachments":[{}"a"]}}"#, r#""a","#.repeat(10));
         let long = format!(r#"{{"text":"{}"}}"#, "x".repeat(40_000));
-        assert_eq!(ask(long).await, "`text` is 40000 bytes, and 32768 are the most");
-        assert!(mesh.sent.lock().unwrap().is_empty());
+        for (input, told) in [
+            (
+                r#"{"text":"x","target":{"channel":"irc","chat":"7"}}"#,
+                "it may not be sent: there is no such channel here",
+            ),
+            (r#"{"text":" "}"#, "`text` is empty: there is nothing to send"),
+            (long.as_str(), "`text` is 40000 bytes, and 32768 are the most"),
+            (many.as_str(), "`attachments` names 11 files, and 10 are the most"),
+            (r#"{"action":"media"}"#, "`media` sends files: name them in `attachments`"),
+            (r#"{"action":"event"}"#, "`event` needs a `text` that says what happens"),
+            (
+                r#"{"action":"react"}"#,
+                "`react` needs an `emoji`; an empty one takes the reaction back",
+            ),
+            (
+                r#"{"action":"poll","poll_options":["a","b"]}"#,
+                "a poll's question is its `text`: 1 to 300 characters",
+            ),
+            (
+                r#"{"action":"poll","text":"?","poll_options":["a"]}"#,
+                "`poll_options` are 2 to 10, and these are 1",
+            ),
+            (
+                r#"{"action":"poll","text":"?","poll_options":["a"," "]}"#,
+                "each of `poll_options` has 1 to 100 characters",
+            ),
+            (r#"{"action":"thread"}"#, "`thread_name` has 1 to 128 characters"),
+            (
+                r#"{"action":"pin","text":"x"}"#,
+                "this action says nothing: send `text` and `attachments` with `send`",
+            ),
+            (r#"{"text":"x","channel":"7"}"#, "say where with `target`: its `channel` and `chat`"),
+        ] {
+            assert_eq!(tell(tools.call(call.clone(), "message", input).await), told, "{input}");
+        }
+        assert!(sent(&mesh).is_empty());
+    }
+
+    #[test]
+    fn what_says_something_is_told_from_what_does_not() {
+        let there = To { channel: "telegram".into(), chat: "7".into(), thread: None };
+        for (input, said) in [
+            (r#"{"text":"soon"}"#, Some(None)),
+            (r#"{"action":"poll","text":"?","poll_options":["a","b"]}"#, Some(None)),
+            (r#"{"text":"x","target":{"channel":"telegram","chat":"7"}}"#, Some(Some(there))),
+            (r#"{"action":"react","emoji":"👍"}"#, None),
+            (r#"{"action":"delete"}"#, None),
+            ("nonsense", None),
+        ] {
+            assert_eq!(said_with_message(input), said, "{input}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What came of a call.
 
+use holdfast_types::StoredFile;
 use serde_json::Value;
 
 /// What came of a call: what the model reads, and what is besides.
@@ -42,6 +43,10 @@ pub enum Part {
         /// Its bytes.
         data: Vec<u8>,
     },
+    /// A picture of the agent's files, for the model to see.
+    Shown(StoredFile),
+    /// A file of the agent's, that goes with its answer.
+    Attached(StoredFile),
 }
 
 impl Output {

@@ -1,12 +1,14 @@
 //! The tools that an agent has.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     future::Future,
     marker::PhantomData,
     panic::AssertUnwindSafe,
     pin::Pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -16,7 +18,15 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    Allowed, Approval, Call, Output, Tool, ToolError,
+Allowed,
+Approval,
+Call,
+Output,
+Tool,
+ToolError,
+Away,
+Brought,
+Dynamic,
     alias::{ALIASES, Alias},
     disclosure::{self, DESCRIBE, SEARCH},
     tool,
@@ -28,12 +38,16 @@ pub const MOST_OUTPUT: usize = 64 * 1024;
 /// How alike two names are that may be meant for each other, from 0 to 1.
 const LIKE: f64 = 0.8;
 
-/// Tools by name.
-#[derive(Default)]
+/// Tools by name. Cloning shares them.
+#[derive(Clone, Default)]
 pub struct Registry {
-    tools: BTreeMap<&'static str, Kept>,
+    tools: BTreeMap<Cow<'static, str>, Arc<Kept>>,
     /// Those that the model is told of from the start; `None` is all.
     direct: Option<BTreeSet<String>>,
+    /// Whose tools should be here and are not.
+    away: Vec<Away>,
+    /// There may be more tools than are known.
+    unseen: bool,
 }
 
 struct Kept {
@@ -46,8 +60,29 @@ impl Registry {
     #[must_use]
     pub fn with<T: Tool<A>, A: Into<Output> + Send + 'static>(mut self, tool: T) -> Self {
         let spec = tool::spec::<T::Input>(T::NAME);
-        self.tools.insert(T::NAME, Kept { spec, tool: Box::new(Typed(tool, PhantomData)) });
+        let kept = Kept { spec, tool: Box::new(Typed(tool, PhantomData)) };
+        self.tools.insert(T::NAME.into(), Arc::new(kept));
         self
+    }
+
+    /// The same tools, and those that others bring. None of them takes the place of one that is
+    /// here, by any of its names.
+    #[must_use]
+    pub fn joined_by(&self, brought: Brought) -> Self {
+        let mut joined = self.clone();
+        for tool in brought.tools {
+            let spec = tool.spec();
+            let is_ours = [SEARCH, DESCRIBE].contains(&spec.name.as_str())
+                || joined.canonical(&spec.name).is_some()
+                || Alias::find(&spec.name).is_some();
+            if !is_ours {
+                let name = Cow::Owned(spec.name.clone());
+                joined.tools.insert(name, Arc::new(Kept { spec, tool: Box::new(Foreign(tool)) }));
+            }
+        }
+        joined.away.extend(brought.away);
+        joined.unseen |= brought.unseen;
+        joined
     }
 
     /// The same tools, of which the model is told these from the start, and finds the others with
@@ -73,7 +108,7 @@ impl Registry {
             .filter(|spec| allowed.allows(&spec.name))
             .cloned()
             .partition(|spec| self.is_direct(&spec.name));
-        if !hidden.is_empty() {
+        if !hidden.is_empty() || self.unseen {
             offered.extend(disclosure::specs());
             offered.sort_by(|one, other| one.name.cmp(&other.name));
         }
@@ -86,7 +121,7 @@ impl Registry {
 
     /// The name under which a tool is known here, by any of its names; `None` if it is not here.
     #[must_use]
-    pub fn canonical(&self, name: &str) -> Option<&'static str> {
+    pub fn canonical(&self, name: &str) -> Option<&str> {
         if let Some((name, _)) = self.tools.get_key_value(name) {
             return Some(name);
         }
@@ -96,7 +131,13 @@ impl Registry {
             return Some(meta);
         }
         let alias = Alias::find(name)?;
-        self.tools.get_key_value(alias.of).map(|(name, _)| *name)
+        self.tools.get_key_value(alias.of).map(|(name, _)| name.as_ref())
+    }
+
+    /// Whether a tool is one that others bring.
+    #[must_use]
+    pub fn is_brought(&self, name: &str) -> bool {
+        self.tools.get(name).is_some_and(|kept| kept.tool.is_brought())
     }
 
     /// What a call of this tool may change; of one that is not here, anything.
@@ -158,12 +199,12 @@ impl Registry {
     }
 
     /// Which tool is meant, and with which input.
-    fn understand(
-        &self,
+    fn understand<'a>(
+        &'a self,
         allowed: &Allowed,
         name: &str,
         input: &str,
-    ) -> Result<(&'static str, Value), ToolError> {
+    ) -> Result<(&'a str, Value), ToolError> {
         let Some(known) = self.canonical(name) else {
             return Err(self.unknown(name, allowed));
         };
@@ -188,7 +229,11 @@ impl Registry {
     fn disclose(&self, allowed: &Allowed, name: &str, input: Value) -> Result<String, ToolError> {
         if name == SEARCH {
             let specs: Vec<&ToolSpec> = self.tools.values().map(|kept| &kept.spec).collect();
-            return disclosure::search(&specs, allowed, &parsed(input)?);
+            let mut found = disclosure::search(&specs, allowed, &parsed(input)?)?;
+            for away in &self.away {
+                found.push_str(&format!("\nNot to be had now: {}", away.why));
+            }
+            return Ok(found);
         }
         let disclosure::DescribeInput { name } = parsed(input)?;
         self.canonical(&name)
@@ -200,8 +245,11 @@ impl Registry {
 
     /// What to tell a model that named a tool which is not here: those it may have meant, or all.
     fn unknown(&self, name: &str, allowed: &Allowed) -> ToolError {
+        if let Some(away) = self.away.iter().find(|away| name.starts_with(&away.prefix)) {
+            return ToolError::Tell(away.why.clone());
+        }
         let names: Vec<&str> =
-            self.tools.keys().copied().filter(|name| allowed.allows(name)).collect();
+            self.tools.keys().map(AsRef::as_ref).filter(|name| allowed.allows(name)).collect();
         let others = ALIASES.iter().filter(|alias| names.contains(&alias.of));
         let like: BTreeSet<&str> = names
             .iter()
@@ -261,6 +309,9 @@ type Answer<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> 
 
 /// A [`Tool`] whose type is forgotten.
 trait Erased: Send + Sync {
+    fn is_brought(&self) -> bool {
+        false
+    }
     fn effect(&self) -> Effect;
     fn timeout(&self) -> Option<Duration>;
     fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval>;
@@ -291,6 +342,32 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
             let input = parsed(input)?;
             self.0.call(call, input).await.map(Into::into)
         })
+    }
+}
+
+/// A [`Dynamic`] tool.
+struct Foreign(Arc<dyn Dynamic>);
+
+impl Erased for Foreign {
+    fn is_brought(&self) -> bool {
+        true
+    }
+
+    fn effect(&self) -> Effect {
+        self.0.effect()
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        self.0.timeout()
+    }
+
+    /// Others' tools are asked for by the policy alone.
+    fn approval<'a>(&'a self, _: &'a Call, _: Value) -> Answer<'a, Approval> {
+        Box::pin(std::future::ready(Ok(Approval::Never)))
+    }
+
+    fn call(&self, call: Call, input: Value) -> Answer<'_> {
+        self.0.call(call, input)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is said to a model, and what it says back, in no provider's words.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -154,7 +154,8 @@ pub enum Stop {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chat {
     /// The instructions: byte-identical from turn to turn while the agent's documents are.
-    pub stable: String,
+    #[serde(with = "shared_text")]
+    pub stable: Arc<str>,
     /// What changes from turn to turn: the clock, where the conversation is held.
     pub dynamic: String,
     /// The conversation. Each call in it has exactly one answer, and each answer a call.
@@ -324,5 +325,20 @@ mod tests {
                 prop_assert_eq!(model.to_string().parse::<ModelId>().unwrap(), model);
             }
         }
+    }
+}
+
+/// A shared text as any text: who reads it has a copy of his own.
+mod shared_text {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
+        text.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(from).map(Arc::from)
     }
 }

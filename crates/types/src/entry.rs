@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Body, Effect};
+use crate::{Body, Effect, Media};
 
 /// A call that the model asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +106,9 @@ pub enum Entry {
         /// Whether it failed, so far as the model is concerned.
         #[serde(default)]
         failed: bool,
+        /// Files that came of it.
+        #[serde(default, skip_serializing_if = "Media::is_empty")]
+        media: Media,
     },
     /// Something that only the record needs.
     Noted {
@@ -127,6 +130,12 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl Entry {
+    /// A call that ended, with no more than a text.
+    #[must_use]
+    pub fn returned(call: impl Into<String>, output: impl Into<String>, failed: bool) -> Self {
+        Self::Returned { call: call.into(), output: output.into(), failed, media: Media::default() }
+    }
+
     /// A note.
     #[must_use]
     pub fn noted(note: Note, text: impl Into<String>) -> Self {

@@ -3,6 +3,7 @@
 //! Nothing here does I/O or reads a clock (ids apart, which carry the moment of
 //! their making). A type is here only if at least three crates need it.
 
+mod act;
 mod chat;
 mod command;
 mod delivery;
@@ -10,6 +11,7 @@ mod effect;
 mod entry;
 mod fault;
 mod id;
+mod media;
 mod message;
 mod name;
 mod queue;
@@ -18,6 +20,7 @@ mod session_settings;
 mod tree_path;
 mod wait;
 
+pub use act::Act;
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
     Thinking, ToolSpec,
@@ -31,7 +34,8 @@ pub use id::{
     AccountId, AgentId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
     TenantId,
 };
-pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
+pub use media::{Media, StoredFile, extension, media_type};
+pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::AccountId;
+use crate::{AccountId, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -73,6 +73,20 @@ pub struct Sender {
     pub name: String,
 }
 
+/// Who is behind a message, as the door that let it in knows them.
+///
+/// Never what somebody says of themselves: the door has verified it (a platform's sender, an API
+/// key).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Author {
+    /// Their id, with the door's word before it: `telegram:12345`, `api:key_…`.
+    pub id: String,
+    /// What the door vouches for: `owner` and `admin` for a key that may change everything,
+    /// `member` for a key and for whom an account's allow-list names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<String>,
+}
+
 /// A file that came with a message, by reference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
@@ -83,6 +97,9 @@ pub struct Attachment {
     /// Its name, where it has one.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
+    /// The file itself, where it was taken in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<StoredFile>,
 }
 
 /// The message that a message answers.
@@ -126,6 +143,9 @@ pub struct Body {
     /// An event of the mesh (an approval, a timer) and not a person's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
+    /// Who is behind it, where a door let it in; absent for what the mesh says itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<Author>,
 }
 
 impl Body {

@@ -15,6 +15,9 @@ pub struct SessionSettings {
     /// How much its model thinks before it answers; `None` is as usual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// The key of its model's provider that it used last, as `provider/key`, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@
 //! | restore | what was, again | `restore.rs` |
 //! | log, diff | who changed what | `log.rs`, `diff.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
+//! | keep_media, content | pictures and files from elsewhere | `media.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
 //!
 //! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
@@ -39,6 +40,7 @@ mod hash;
 mod import;
 mod limits;
 mod log;
+mod media;
 mod model;
 mod read;
 mod record;
@@ -53,6 +55,7 @@ pub use hash::ContentHash;
 pub use import::{Import, Imported};
 pub use limits::Limits;
 pub use log::{LogFilter, Logged};
+pub use media::NewMedia;
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
 pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
 pub use templates::TEMPLATES;

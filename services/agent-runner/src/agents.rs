@@ -1,23 +1,35 @@
 //! What an agent is told to be, and how its model is reached.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
-use holdfast_directory::{Agent, Directory, ModelChoice, ProviderKind};
-use holdfast_llm::{Model, Models, Provider};
+use holdfast_directory::{Agent, Directory, ModelChoice, ModelSetup, ProviderKind};
+use holdfast_llm::{
+    Among, Card, Catalogue, Model, Models, Provider,
+    credentials::{Credential, Profile},
+};
+use holdfast_lock::Locks;
 use holdfast_types::{AgentId, AgentName, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath};
 use holdfast_workspace::{Revision, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
 
-use crate::error::Error;
+use crate::{
+    budget::Ledger,
+    chain::{Chain, Link},
+    error::Error,
+    health::{Health, Of},
+};
 
 /// How long a connection to a provider may take.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -46,7 +58,16 @@ pub(crate) struct Brief {
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
+    /// Its models, asked in turn, for whatever belongs to no conversation's own thoughts.
     pub(crate) model: Arc<dyn Model>,
+    /// Changes with its name, its instructions and its files, and is no other agent's.
+    pub(crate) version: u64,
+    /// What is known of its first model.
+    pub(crate) card: Arc<Card>,
+    /// Its models, with their keys.
+    pub(crate) chain: Arc<Chain>,
+    /// What models cost, and what it may use.
+    pub(crate) ledger: Arc<Ledger>,
 }
 
 /// What came of looking for an agent.
@@ -62,6 +83,8 @@ pub(crate) enum Found {
 
 /// Agents and their models. The models of one provider share its connections.
 pub(crate) struct Agents {
+    health: Arc<Health>,
+    locks: Locks,
     directory: Directory,
     workspaces: Workspaces,
     /// Where the files are that make an agent what it is.
@@ -70,6 +93,8 @@ pub(crate) struct Agents {
     built_in: Models,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
+    /// How many versions there were.
+    versions: AtomicU64,
 }
 
 /// Whose agent, which, and the model that it takes instead of its own.
@@ -80,9 +105,8 @@ type Kept = (Instant, Arc<Brief>);
 
 /// A provider's model, and what it was made from.
 struct Ready {
-    kind: holdfast_llm::ProviderKind,
-    base_url: String,
-    api_key: Option<SecretString>,
+    provider: Provider,
+    among: Among,
     models: Models,
 }
 
@@ -92,6 +116,7 @@ impl Agents {
         directory: Directory,
         workspaces: Workspaces,
         built_in: Models,
+        locks: Locks,
     ) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let client = reqwest::Client::builder()
@@ -105,6 +130,8 @@ impl Agents {
         let paths = BootstrapName::ALL.iter().map(|name| name.path().parse());
         let paths = paths.collect::<Result<Vec<TreePath>, _>>()?;
         Ok(Self {
+            health: Arc::new(Health::new(locks.clone(), directory.clone())),
+            locks,
             directory,
             workspaces,
             paths,
@@ -112,6 +139,7 @@ impl Agents {
             built_in,
             ready: Mutex::default(),
             kept: Mutex::default(),
+            versions: AtomicU64::new(0),
         })
     }
 
@@ -125,10 +153,13 @@ impl Agents {
         let now = Instant::now();
         let which = (tenant, agent, model);
         let kept = lock(&self.kept).get(&which).cloned();
-        if let Some((_, brief)) = kept.filter(|(at, _)| now.duration_since(*at) < KEPT) {
-            return Ok(Found::Ready(brief));
+        if let Some((at, brief)) = &kept
+            && now.duration_since(*at) < KEPT
+        {
+            return Ok(Found::Ready(Arc::clone(brief)));
         }
-        let found = self.look_up(&which).await?;
+        let before = kept.map(|(_, brief)| brief);
+        let found = self.look_up(&which, before.as_deref()).await?;
         let mut kept = lock(&self.kept);
         match &found {
             Found::Ready(brief) => {
@@ -144,44 +175,62 @@ impl Agents {
         Ok(found)
     }
 
-    async fn look_up(&self, which: &Which) -> Result<Found, Error> {
+    async fn look_up(&self, which: &Which, before: Option<&Brief>) -> Result<Found, Error> {
         let (tenant, agent, instead) = (which.0, which.1, &which.2);
         let agent = match self.directory.agent_by_id(tenant, agent).await {
             Ok(agent) => Agent { model: instead.clone().or(agent.model), ..agent },
             Err(error) if error.kind() == Kind::NotFound => return Ok(Found::NoAgent),
             Err(error) => return Err(Error::directory(error)),
         };
-        let choice = match self.directory.model(tenant, &agent).await {
-            Ok(choice) => choice,
+        let setup = match self.directory.model_setup(tenant, &agent).await {
+            Ok(setup) => setup,
             Err(error) if is_for_the_tenant(error.kind()) => {
                 warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
                 return Ok(Found::NoModel);
             }
             Err(error) => return Err(Error::directory(error)),
         };
-        let model_id = choice.model.clone();
-        let model = match self.model(tenant, choice) {
-            Ok(model) => model,
+        let ModelSetup { choices, catalogue, budgets } = setup;
+        let chain = match self.chain(tenant, choices, &catalogue) {
+            Ok(chain) => Arc::new(chain),
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "the agent's model cannot be used");
                 return Ok(Found::NoModel);
             }
         };
-        let files = self.files(tenant, agent.id).await?;
+        let Some(first) = chain.links.first() else { return Ok(Found::NoModel) };
+        let (model_id, card) = (first.id.clone(), Arc::clone(&first.card));
+        let model: Arc<dyn Model> = Arc::new(chain.asking(None));
+        // What other runners know comes while the files do.
+        let (files, ()) = tokio::join!(self.files(tenant, agent.id), self.refresh(&chain));
+        let files = files?;
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
+        let same = |before: &&Brief| {
+            before.name == agent.name
+                && before.instructions == agent.instructions
+                && before.files == files
+        };
+        let version = match before.filter(same) {
+            Some(before) => before.version,
+            None => self.versions.fetch_add(1, Ordering::Relaxed),
+        };
         Ok(Found::Ready(Arc::new(Brief {
             agent: agent.id,
             name: agent.name,
             instructions: agent.instructions,
             files,
+            version,
             tools: agent.settings.tools,
             dm_scope: agent.settings.dm_scope,
             zone,
             zone_name,
             model_id,
             model,
+            card,
+            chain,
+            ledger: Arc::new(Ledger { catalogue, budgets }),
         })))
     }
 
@@ -201,39 +250,127 @@ impl Agents {
         Ok(BootstrapName::ALL.map(file).to_vec())
     }
 
-    fn model(
+    /// Redis, for what is set aside.
+    pub(crate) const fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    /// Takes in what other runners know of keys and models, where that matters.
+    async fn refresh(&self, chain: &Chain) {
+        if !chain.has_choice() {
+            return;
+        }
+        let mut all = Vec::new();
+        for link in &chain.links {
+            let provider = link.id.provider();
+            let key = |profile: &Profile| Of::Key(provider.to_owned(), profile.id.clone());
+            all.extend(link.profiles.iter().map(key));
+            if chain.links.len() > 1 {
+                all.push(Of::Model(link.id.to_string()));
+            }
+        }
+        self.health.refresh(chain.tenant, all).await;
+    }
+
+    /// The models that are asked in turn; one that stands in for the first is left out if it
+    /// cannot be used.
+    fn chain(
+        &self,
+        tenant: TenantId,
+        choices: Vec<ModelChoice>,
+        catalogue: &Catalogue,
+    ) -> Result<Chain, holdfast_llm::Error> {
+        let alone = choices.len() == 1 && choices.iter().all(|one| one.keys.profiles.len() < 2);
+        let among = if alone { Among::Alone } else { Among::Others };
+        let mut links: Vec<Link> = Vec::new();
+        for choice in choices {
+            if links.iter().any(|link| link.id == choice.model) {
+                continue;
+            }
+            match self.link(tenant, choice, catalogue, among) {
+                Ok(link) => links.push(link),
+                Err(error) if links.is_empty() => return Err(error),
+                Err(error) => {
+                    warn!(error = &error as &dyn std::error::Error, "a fallback is left out");
+                }
+            }
+        }
+        Ok(Chain { tenant, links, health: Arc::clone(&self.health) })
+    }
+
+    /// A model with each of its provider's keys.
+    fn link(
         &self,
         tenant: TenantId,
         choice: ModelChoice,
-    ) -> Result<Arc<dyn Model>, holdfast_llm::Error> {
-        let ModelChoice { model, kind, base_url, api_key } = choice;
+        catalogue: &Catalogue,
+        among: Among,
+    ) -> Result<Link, holdfast_llm::Error> {
+        let ModelChoice { model: id, kind, base_url, keys, .. } = choice;
+        let card = Arc::new(catalogue.card(&id).clone());
+        for (key, remembered) in &keys.stats {
+            let of = Of::Key(id.provider().to_owned(), key.clone());
+            self.health.take_in(tenant, of, remembered);
+        }
         let kind = match kind {
-            ProviderKind::Demo => return self.built_in.get(&model),
+            ProviderKind::Demo => {
+                let models = [(String::new(), self.built_in.get(&id)?)].into();
+                let (profiles, order) = (Vec::new(), None);
+                return Ok(Link { id, card, profiles, order, strict: false, models });
+            }
             ProviderKind::OpenAi => holdfast_llm::ProviderKind::OpenAi,
             ProviderKind::Responses => holdfast_llm::ProviderKind::Responses,
             ProviderKind::Anthropic => holdfast_llm::ProviderKind::Anthropic,
             ProviderKind::Gemini => holdfast_llm::ProviderKind::Gemini,
             ProviderKind::Ollama => holdfast_llm::ProviderKind::Ollama,
         };
-        let name = (tenant, model.provider().to_owned());
+        let presented = |profile: &Profile| match &profile.credential {
+            Credential::ApiKey { key } => key.clone(),
+            Credential::Token { token, .. } => token.clone(),
+            Credential::OAuth { access, .. } => access.clone(),
+        };
+        let mut named: Vec<(String, Option<SecretString>)> =
+            keys.profiles.iter().map(|one| (one.id.clone(), Some(presented(one)))).collect();
+        if named.is_empty() {
+            named.push((String::new(), None));
+        }
+        let mut models = BTreeMap::new();
+        for (key, api_key) in named {
+            let provider = Provider { kind, base_url: Some(base_url.clone()), api_key };
+            models.insert(key.clone(), self.model((tenant, &id, &key), provider, among)?);
+        }
+        let (order, strict) = (keys.order, keys.strict);
+        Ok(Link { id, card, profiles: keys.profiles, order, strict, models })
+    }
+
+    /// A provider's model with one of its keys, as it was made before if nothing changed.
+    fn model(
+        &self,
+        (tenant, id, key): (TenantId, &ModelId, &str),
+        provider: Provider,
+        among: Among,
+    ) -> Result<Arc<dyn Model>, holdfast_llm::Error> {
+        let name = (tenant, format!("{}/{key}", id.provider()));
         let mut ready = lock(&self.ready);
         let same = |ready: &&Ready| {
             let key =
                 |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
-            ready.kind == kind && ready.base_url == base_url && key(&ready.api_key) == key(&api_key)
+            ready.among == among
+                && ready.provider.kind == provider.kind
+                && ready.provider.base_url == provider.base_url
+                && key(&ready.provider.api_key) == key(&provider.api_key)
         };
         if let Some(found) = ready.get(&name).filter(same) {
-            return found.models.get(&model);
+            return found.models.get(id);
         }
-        let provider =
-            Provider { kind, base_url: Some(base_url.clone()), api_key: api_key.clone() };
+        let client = self.client.clone();
         let models =
-            Models::new([])?.with_provider(model.provider(), self.client.clone(), &provider)?;
-        let answer = models.get(&model);
+            Models::new([])?.with_provider_among(id.provider(), client, &provider, among)?;
+        let answer = models.get(id);
         if ready.len() >= MOST_MODELS {
             ready.clear();
         }
-        ready.insert(name, Ready { kind, base_url, api_key, models });
+        ready.insert(name, Ready { provider, among, models });
         answer
     }
 }

@@ -10,7 +10,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
-use holdfast_tools::{DIRECT, Registry, SessionsSend, SessionsSpawn, Tool};
+use holdfast_tools::{DIRECT, Gateway, Output, Registry, SessionsSend, SessionsSpawn, Tool};
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
@@ -24,8 +24,11 @@ use crate::{
     heartbeat,
     held::Held,
     http,
+    mcp::{self, Mcp},
     mesh::Inside,
+    policies::{self, Policies},
     pool::{self, Pool},
+    prompts::Prompts,
     shell::{self, Shell},
     subagents, upkeep,
     worker::{Toolbox, Worker},
@@ -47,6 +50,7 @@ pub struct App {
     tools: Registry,
     workspaces: Workspaces,
     shell: Option<Shell>,
+    mcp: Mcp,
 }
 
 impl App {
@@ -67,7 +71,9 @@ impl App {
         let held = Arc::new(Held::default());
         let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
-        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here);
+        let files = Arc::new(Store::new(workspaces.clone(), Arc::clone(&held)));
+        let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
+            .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
         let parts = shell::Parts {
             workspaces: workspaces.clone(),
@@ -78,13 +84,16 @@ impl App {
         let shell = Shell::open(&config.runner, parts).await?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
+            .with(Gateway(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
-            .with_files(Arc::new(Store::new(workspaces.clone(), Arc::clone(&held))))
+            .with_files(files)
             .with_web(&config.runner.web)?
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
         }
+        let walls = config.runner.sandbox.clone();
+        let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
         let models = Models::new([])?;
         let id = RunnerId::generate();
         Ok(Self {
@@ -101,12 +110,13 @@ impl App {
             tools,
             workspaces,
             shell,
+            mcp,
         })
     }
 
     /// Adds a tool to those that every agent has; it takes the place of one with the same name.
     #[must_use]
-    pub fn with_tool(mut self, tool: impl Tool) -> Self {
+    pub fn with_tool<A: Into<Output> + Send + 'static>(mut self, tool: impl Tool<A>) -> Self {
         self.tools = self.tools.with(tool);
         self
     }
@@ -153,6 +163,7 @@ impl App {
             tools,
             workspaces,
             shell,
+            mcp,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -161,11 +172,15 @@ impl App {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces, models)?,
+            agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?,
+            workspaces,
+            policies: Policies::new(directory.clone()),
             directory,
             bus: bus.clone(),
             locks: locks.sessions(id),
-            tools: Toolbox::new(tools)?,
+            prompts: Prompts::default(),
+            tools: Arc::new(Toolbox::new(tools)?),
+            mcp,
             held,
             wake: Notify::new(),
             events: Notify::new(),
@@ -215,6 +230,7 @@ async fn run(
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
+    loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::prune(Arc::clone(worker), stop.clone()));
     if let Some(shell) = shell.clone() {
         loops.spawn(shell.clone().tidy(stop.clone()));
@@ -224,6 +240,8 @@ async fn run(
             shell.drain().await;
         });
     }
+    loops.spawn(mcp::answer(Arc::clone(worker), stop.clone()));
+    loops.spawn(mcp::tidy(Arc::clone(worker), leases.clone()));
     let drained = {
         let (readiness, stop) = (readiness, stop.clone());
         async move {
@@ -249,6 +267,7 @@ async fn run(
         // What the last steps began.
         shell.drain().await;
     }
+    worker.mcp.end().await;
     leases.cancel();
     while loops.join_next().await.is_some() {}
     Ok(())

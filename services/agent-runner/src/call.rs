@@ -6,18 +6,18 @@
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
-use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
+use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{Effect, Entry, ToolCall};
+use holdfast_types::{Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
+use crate::{agents::Brief, error::Error, fail, shell::Judge, turn::Turn, turn::thoughts};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -30,7 +30,7 @@ impl Turn<'_> {
         self.sit_down(brief);
         let acts: Vec<Entry> = calls
             .iter()
-            .map(|call| (call, self.worker.tools.effect(&call.tool)))
+            .map(|call| (call, self.tools.effect(&call.tool)))
             .filter(|(_, effect)| *effect == Effect::Acts)
             .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
             .collect();
@@ -49,8 +49,10 @@ impl Turn<'_> {
         self.clock.tools += began.elapsed();
         fail::point("runner.after_call").await;
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
-        let reads = calls.iter().all(|call| self.worker.tools.effect(&call.tool) == Effect::Reads);
-        if reads && began.elapsed() < WORTH_STORING {
+        let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
+        // What the person is to see now is stored now.
+        let told = !self.hold.desk().outbox.is_empty();
+        if reads && !told && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
             return Ok(());
         }
@@ -60,23 +62,34 @@ impl Turn<'_> {
 
     /// Lays out what the tools of this step need to know.
     fn sit_down(&self, brief: &Brief) {
-        let judge = self.worker.tools.judge(self.subject(brief));
+        let judge = Judge::new(Arc::clone(&self.policy), self.subject(brief));
+        let audience = self.audience(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
-        desk.audience = audience(self.kind, brief.dm_scope);
+        desk.audience = audience;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
         // Names that no tool has come from the model: they may say anything.
-        let tool = self.worker.tools.known(&call.tool).unwrap_or("unknown");
+        let tool = self.tools.known(&call.tool).unwrap_or("unknown");
         let span = info_span!("tool", gen_ai.tool.name = tool, failed = Empty);
         self.stream.send(DeltaBody::ToolStarted { call: call.id.clone(), tool: call.tool.clone() });
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
-        let (output, failed) = match made {
-            Ok(output) => (output.for_llm, false),
-            Err(ToolError::Tell(text)) => (text, true),
+        let made = match made {
+            Ok(mut output) => {
+                let kept = self.keep_parts(brief, tool, &mut output).await;
+                kept.map(|media| (output, media))
+            }
+            Err(error) => Err(error),
+        };
+        let (output, failed, media) = match made {
+            Ok((output, media)) => {
+                self.tell_user(&self.key_of(call), &output);
+                (output.for_llm, false, media)
+            }
+            Err(ToolError::Tell(text)) => (text, true, Media::default()),
             Err(ToolError::Broken(source)) => {
                 return Err(Error::Tool { name: tool.to_owned(), source });
             }
@@ -84,26 +97,26 @@ impl Turn<'_> {
         span.record("failed", failed);
         metrics::histogram!(
             "holdfast_runner_tool_duration_seconds",
-            "tool" => tool.to_owned(),
+            "tool" => self.tools.label(&call.tool),
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
         self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
-        Ok(Entry::Returned { call: call.id.clone(), output, failed })
+        Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
     }
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
-        let registry = self.worker.tools.registry();
+        self.check(brief, call).await?;
+        let registry = self.tools.registry();
         let claim = &self.hold.claim;
         let cancelled = CancellationToken::new();
-        let step = thoughts(self.journal.turn()).saturating_sub(1);
         let context = Call {
             tenant: claim.tenant,
             agent: brief.agent,
             agent_name: brief.name.clone(),
             session: claim.session,
             run: self.run,
-            key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
+            key: self.key_of(call),
             // What was on offer is asked again: the model may name what was not.
             allowed: self.allowed(brief),
             cancelled: cancelled.clone(),
@@ -111,11 +124,13 @@ impl Turn<'_> {
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
+        // The tool is asked first, so that whoever dies here dies in the midst of the call.
+        let made = async { tokio::join!(made, fail::point("runner.in_call")).0 };
         if let Ok(result) = timeout_at(until, made).await {
             return result;
         }
         cancelled.cancel();
-        Err(ToolError::Tell(match self.worker.tools.effect(&call.tool) {
+        Err(ToolError::Tell(match self.tools.effect(&call.tool) {
             Effect::Acts => UNKNOWN_OUTCOME.to_owned(),
             Effect::Reads | Effect::Writes => {
                 format!("the call took longer than {} s and was given up", limit.as_secs())
@@ -123,24 +138,14 @@ impl Turn<'_> {
         }))
     }
 
-    /// The tools that whoever speaks in this turn may have used.
-    pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
-        self.worker.tools.allowed(&self.subject(brief))
+    /// What a call is known by, whoever makes it: `session:turn:step:call`.
+    fn key_of(&self, call: &ToolCall) -> String {
+        let step = thoughts(self.journal.turn()).saturating_sub(1);
+        format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
     }
 
-    /// Who speaks in this turn, and where, for the policy.
-    fn subject(&self, brief: &Brief) -> Subject {
-        let desk = self.hold.desk();
-        let place = desk.place.as_ref();
-        let mut lists = self.journal.narrowed();
-        lists.extend(brief.tools.clone());
-        Subject {
-            is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
-            channel: place.map(|place| place.channel.clone()),
-            chat: place.map(|place| place.chat.clone()),
-            model: Some(brief.model_id.clone()),
-            messages: lists,
-            ..Subject::new(self.kind)
-        }
+    /// The tools that whoever speaks in this turn may have used.
+    pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
+        Allowed::only(self.policy.view(&self.subject(brief)).offered())
     }
 }

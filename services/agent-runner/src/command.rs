@@ -4,6 +4,7 @@
 //! is set to the same, and the answer is stored with the turn's end.
 
 use holdfast_directory::Agent;
+use holdfast_llm::By;
 use holdfast_session::Completed;
 use holdfast_types::{
     Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
@@ -19,7 +20,7 @@ const HELP: &str = "\
 /new – begin anew; what was said stays on record
 /stop – end what runs now
 /pause, /resume – hold this conversation, and let it go on
-/model [default | provider:model] – show or change its model
+/model [default | provider:model | alias] – show or change its model
 /think [off | low | medium | high] – how much it thinks before it answers
 /list agents | models | channels – what there is
 Everything else is for the assistant.";
@@ -115,17 +116,37 @@ impl Turn<'_> {
 
     async fn set_thinking(&mut self, level: Option<Thinking>) -> Result<String, Error> {
         if level.is_some() {
+            if let Some(why) = self.cannot_think(level).await? {
+                return Ok(why);
+            }
             self.settings.thinking = level;
             self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
         }
         Ok(format!("Thinking: {}", self.settings.thinking.unwrap_or_default().as_str()))
     }
 
+    /// Why its model takes no such level, if it is known that it takes none.
+    async fn cannot_think(&self, level: Option<Thinking>) -> Result<Option<String>, Error> {
+        if level.is_none_or(|level| level == Thinking::Off) {
+            return Ok(None);
+        }
+        let agent = self.agent().await?;
+        let agent = Agent { model: self.settings.model.clone().or(agent.model.clone()), ..agent };
+        let setup = match self.worker.directory.model_setup(self.hold.claim.tenant, &agent).await {
+            Ok(setup) => setup,
+            Err(error) if is_transient(&error) => return Err(Error::directory(error)),
+            Err(_) => return Ok(None),
+        };
+        let first = setup.choices.first().map(|choice| &choice.model);
+        // Of a model that nobody knows it is not known either.
+        let card = first.and_then(|model| Some((model, setup.catalogue.find(model)?)));
+        Ok(card.filter(|(_, card)| card.thinking.by == By::No).map(|(model, _)| {
+            format!("{model} cannot be told how much to think: choose another with /model.")
+        }))
+    }
+
     /// The model of that name, or why the tenant has none.
     async fn usable(&self, name: &str) -> Result<Result<ModelId, String>, Error> {
-        if let Err(error) = name.parse::<ModelId>() {
-            return Ok(Err(error.to_string()));
-        }
         let agent = Agent { model: Some(name.to_owned()), ..self.agent().await? };
         match self.worker.directory.model(self.hold.claim.tenant, &agent).await {
             Ok(choice) => Ok(Ok(choice.model)),

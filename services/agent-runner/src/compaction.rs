@@ -9,7 +9,7 @@
 //! **What can go wrong.** The summary is stored by itself, before the thought: a
 //! runner that is lost in between leaves it, and the next one goes on with it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::try_join_all;
 use holdfast_agent::{
@@ -115,6 +115,7 @@ impl Turn<'_> {
         let timeout = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
         let request = Request {
             max_output: Some(wanted.max_output),
+            card: Some(Arc::clone(&brief.card)),
             ..Request::new(brief.model_id.clone(), wanted.chat(), timeout.min(self.deadline))
         };
         let cancelled = CancellationToken::new();
@@ -125,7 +126,10 @@ impl Turn<'_> {
             () = self.worker.giving_up.cancelled() => return Err(Some(Error::AskedBack)),
         };
         match replied {
-            Ok(reply) => Ok(reply.text),
+            Ok(reply) => {
+                self.journal.charge_reply(&reply.model, &reply.usage);
+                Ok(reply.text)
+            }
             Err(error) => {
                 info!(error = &error as &dyn std::error::Error, "no summary of a conversation");
                 Err(None)

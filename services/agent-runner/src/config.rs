@@ -95,6 +95,8 @@ pub struct Runner {
 
     /// Where the files are that commands work on.
     pub scratch: Scratch,
+    /// Others' tools: MCP servers.
+    pub mcp: crate::mcp::Config,
 
     /// How long turns may take to come to a step's end when the process is asked to stop.
     ///
@@ -156,6 +158,7 @@ impl Default for Runner {
             web: Web::default(),
             sandbox: holdfast_sandbox::Config::default(),
             scratch: Scratch::default(),
+            mcp: crate::mcp::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
     }
@@ -202,6 +205,7 @@ impl Runner {
             "`runner.scratch.dir` is `{}`: write it from the root on",
             self.scratch.dir.display()
         );
+        self.mcp.check()?;
         Ok(())
     }
 }

@@ -41,6 +41,13 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The policy cannot be bound to the tools that there are.
+    pub(crate) fn policy(error: holdfast_agent::policy::Error) -> Self {
+        Self::Agents(error.into(), Kind::Internal)
+    }
+}
+
 impl From<holdfast_workspace::Error> for Error {
     fn from(error: holdfast_workspace::Error) -> Self {
         let kind = error.kind();

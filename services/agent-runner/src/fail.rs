@@ -1,9 +1,10 @@
 //! Places where a test may make this process fail.
 //!
 //! Compiled in only with the feature `failpoints`. Then
-//! `HOLDFAST_FAILPOINTS="name=kill:0.1,other=pause:40"` makes the process abort
-//! at the place `name` once in ten times, and hold up whoever comes by `other`
-//! for 40 s. Places stand on both sides of each commit and each call outside.
+//! `HOLDFAST_FAILPOINTS="name=kill:0.1,second=die:3,third=pause:40"` makes the
+//! process abort at the place `name` once in ten times, and at `second` when it
+//! comes by for the third time, and holds up whoever comes by `third` for 40 s.
+//! Places stand on both sides of each commit and each call outside.
 
 /// A place by its name.
 #[cfg(not(feature = "failpoints"))]
@@ -17,15 +18,27 @@ pub(crate) use armed::point;
 
 #[cfg(feature = "failpoints")]
 mod armed {
-    use std::{collections::HashMap, process, sync::LazyLock, time::Duration};
+    use std::{
+        collections::HashMap,
+        process,
+        sync::{
+            LazyLock,
+            atomic::{AtomicU64, Ordering},
+        },
+        time::Duration,
+    };
 
     use tracing::error;
 
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Fault {
         Kill(f64),
+        Die(u64),
         Pause(Duration),
     }
+
+    /// How often somebody came by a place that is deadly once.
+    static PASSED: AtomicU64 = AtomicU64::new(0);
 
     static PLAN: LazyLock<HashMap<String, Fault>> =
         LazyLock::new(|| plan(&std::env::var("HOLDFAST_FAILPOINTS").unwrap_or_default()));
@@ -37,8 +50,12 @@ mod armed {
                 error!(name, "ending at a failpoint");
                 process::abort();
             }
+            Some(Fault::Die(at)) if PASSED.fetch_add(1, Ordering::Relaxed) + 1 == *at => {
+                error!(name, "ending at a failpoint");
+                process::abort();
+            }
             Some(Fault::Pause(time)) => tokio::time::sleep(*time).await,
-            Some(Fault::Kill(_)) | None => {}
+            Some(Fault::Kill(_) | Fault::Die(_)) | None => {}
         }
     }
 
@@ -51,6 +68,9 @@ mod armed {
         let text = text.trim();
         let parsed = text.split_once('=').and_then(|(name, fault)| {
             let (what, number) = fault.split_once(':')?;
+            if what == "die" {
+                return Some((name.to_owned(), Fault::Die(number.parse().ok()?)));
+            }
             let number: f64 = number.parse().ok()?;
             let fault = match what {
                 "kill" => Fault::Kill(number),
@@ -60,7 +80,10 @@ mod armed {
             Some((name.to_owned(), fault))
         });
         if parsed.is_none() && !text.is_empty() {
-            error!(entry = text, "not a failpoint: write `name=kill:0.1` or `name=pause:40`");
+            error!(
+                entry = text,
+                "not a failpoint: write `name=kill:0.1`, `name=die:3` or `name=pause:40`"
+            );
         }
         parsed
     }
@@ -71,11 +94,12 @@ mod armed {
 
         #[test]
         fn a_plan_is_read_and_nonsense_is_left_out() {
-            let plan = plan("a=kill:0.25, b=pause:1.5,c=explode:1,d,,e=kill:x");
+            let plan = plan("a=kill:0.25, b=pause:1.5,c=explode:1,d,,e=kill:x,f=die:3,g=die:0.5");
 
-            assert_eq!(plan.len(), 2);
+            assert_eq!(plan.len(), 3);
             assert_eq!(plan["a"], Fault::Kill(0.25));
             assert_eq!(plan["b"], Fault::Pause(Duration::from_millis(1_500)));
+            assert_eq!(plan["f"], Fault::Die(3));
         }
     }
 }

@@ -3,7 +3,7 @@
 use holdfast_agent::is_silent;
 use holdfast_bus::DeltaBody;
 use holdfast_kit::trace;
-use holdfast_session::{Completed, Completion, Outcome};
+use holdfast_session::{Completed, Completion, NewDelivery, Outcome};
 use holdfast_types::{Entry, Note, Usage, Wait};
 use tracing::{Span, info};
 
@@ -70,9 +70,13 @@ impl Turn<'_> {
             Replies::Yes => reply::delivery(self.run, self.journal.turn(), target.as_ref(), &text),
             Replies::No => None,
         };
+        let mut deliveries: Vec<NewDelivery> = answer.into_iter().collect();
+        if outcome == Outcome::Completed {
+            deliveries.extend(self.attachments(target.as_ref()));
+        }
         let mut channels: Vec<String> =
             self.hold.desk().outbox.iter().map(|sent| sent.target.channel.clone()).collect();
-        channels.extend(answer.iter().map(|answer| answer.target.channel.clone()));
+        channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
         channels.sort_unstable();
         channels.dedup();
         let completion = Completion {
@@ -83,7 +87,7 @@ impl Turn<'_> {
             outcome,
             reason: reason.clone(),
             reply: None,
-            deliveries: answer.into_iter().collect(),
+            deliveries,
             usage: Usage::default(),
             model: String::new(),
             steps: 0,

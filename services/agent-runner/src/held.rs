@@ -45,6 +45,8 @@ pub(crate) struct Desk {
     pub(crate) audience: Audience,
     /// Where it is held, if on a channel.
     pub(crate) place: Option<Target>,
+    /// What the platform calls the message that it is about.
+    pub(crate) about: Option<String>,
     /// The model that it thinks with; empty before it has thought.
     pub(crate) model: String,
     /// What the policy says of commands; `None` before it was asked.
@@ -59,6 +61,7 @@ impl Default for Desk {
             kind: None,
             audience: Audience::Others,
             place: None,
+            about: None,
             model: String::new(),
             judge: None,
             outbox: Vec::new(),

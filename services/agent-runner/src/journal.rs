@@ -5,14 +5,19 @@
 //! it open whether it was made. Nobody else writes under this claim, so the
 //! journal's next place tells: if it moved, the write was made.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use holdfast_kit::Backoff;
-use holdfast_session::{Append, Appended, Completed, Completion, Loaded, Sessions};
+use holdfast_session::{Append, Appended, Charge, Completed, Completion, Loaded, Sessions, Spent};
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
-use crate::{error::Error, fail, held::Hold};
+use crate::{budget::Ledger, error::Error, fail, held::Hold};
+
+const NOTHING: Charge = Charge { tokens: 0, micros: 0 };
 
 /// Between tries of a write that may have been made.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
@@ -28,6 +33,10 @@ pub(crate) struct Journal {
     /// Where among the entries the turn begins.
     turn: usize,
     next_entry: i64,
+    /// What models cost, and whose budgets it goes from; nothing is priced without.
+    ledger: Option<Arc<Ledger>>,
+    /// What was used besides thoughts: not stored yet, and in all.
+    besides: Mutex<(Charge, Charge)>,
 }
 
 impl Journal {
@@ -40,7 +49,57 @@ impl Journal {
         next_entry: i64,
     ) -> Self {
         let stored = entries.len();
-        Self { sessions, hold, entries, stored, turn, next_entry }
+        let besides = Mutex::new((NOTHING, NOTHING));
+        Self { sessions, hold, entries, stored, turn, next_entry, ledger: None, besides }
+    }
+
+    /// Prices the turn by a ledger.
+    pub(crate) fn price(&mut self, ledger: Arc<Ledger>) {
+        self.ledger = Some(ledger);
+    }
+
+    /// Charges what is in no thought; it is stored with the next write.
+    pub(crate) fn charge(&self, charge: Charge) {
+        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, all) = &mut *besides;
+        for sum in [due, all] {
+            sum.tokens = sum.tokens.saturating_add(charge.tokens);
+            sum.micros = sum.micros.saturating_add(charge.micros);
+        }
+    }
+
+    /// Charges an answer that is in no thought.
+    pub(crate) fn charge_reply(&self, model: &str, usage: &Usage) {
+        let Some(ledger) = &self.ledger else { return };
+        let tokens = usage.input.saturating_add(usage.output);
+        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
+    }
+
+    /// What the turn cost so far, and what of it is not settled yet.
+    fn spent(&self) -> Spent {
+        let Some(ledger) = &self.ledger else { return Spent::default() };
+        let sum = |entries: &[Entry]| {
+            let thoughts = entries.iter().filter_map(|entry| match entry {
+                Entry::Thought { usage, model, .. } => Some((usage, ledger.micros(model, usage))),
+                Entry::Heard { .. }
+                | Entry::Called { .. }
+                | Entry::Returned { .. }
+                | Entry::Noted { .. } => None,
+            });
+            thoughts.fold(NOTHING, |sum, (usage, micros)| Charge {
+                tokens: sum.tokens.saturating_add(usage.input.saturating_add(usage.output)),
+                micros: sum.micros.saturating_add(micros),
+            })
+        };
+        let mut besides = self.besides.lock().unwrap_or_else(PoisonError::into_inner);
+        let (due, all) = (std::mem::take(&mut besides.0), besides.1);
+        let stored = sum(&self.entries[self.stored..]);
+        let charge = Charge {
+            tokens: stored.tokens.saturating_add(due.tokens),
+            micros: stored.micros.saturating_add(due.micros),
+        };
+        let run_micros = sum(self.turn()).micros.saturating_add(all.micros);
+        Spent { run_micros, charge, budgets: ledger.owners() }
     }
 
     /// All entries, oldest first; the newest of them may not be stored yet.
@@ -95,13 +154,15 @@ impl Journal {
             seen: heard(&self.entries[self.stored..]),
             deliveries: std::mem::take(&mut self.hold.desk().outbox),
         };
+        let spent = self.spent();
         fail::point("runner.before_append").await;
         let mut tried = 0;
         let appended = loop {
-            let error = match self.sessions.append(&self.hold.claim, append.clone()).await {
-                Ok(appended) => break appended,
-                Err(error) => error,
-            };
+            let error =
+                match self.sessions.append_spent(&self.hold.claim, append.clone(), &spent).await {
+                    Ok(appended) => break appended,
+                    Err(error) => error,
+                };
             if let Some(loaded) = self.was_made(error, &mut tried).await? {
                 break Appended {
                     pause: loaded.paused,
@@ -137,10 +198,12 @@ impl Journal {
         (completion.steps, completion.usage, completion.model) = cost(self.turn());
         let tools = std::mem::take(&mut self.hold.desk().outbox);
         completion.deliveries.splice(0..0, tools);
+        let spent = self.spent();
         fail::point("runner.before_complete").await;
         let mut tried = 0;
         let completed = loop {
-            let error = match self.sessions.complete(&self.hold.claim, completion.clone()).await {
+            let ended = self.sessions.complete_spent(&self.hold.claim, completion.clone(), &spent);
+            let error = match ended.await {
                 Ok(completed) => break completed,
                 Err(error) => error,
             };

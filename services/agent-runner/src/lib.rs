@@ -17,12 +17,20 @@
 //! | `command.rs` | turns that need no model |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
 //! | `journal.rs` | what the turn reads and writes |
+//! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
+//! | `media.rs` | pictures and files: kept, shown, sent |
 //! | `files.rs` | the agent's files, as its tools see them |
+//! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
+//! | `budget.rs` | what may be used in a day |
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
+//! | `outgoing.rs` | what the tool `message` may do where |
 //! | `agents.rs`, `mesh.rs` | agents and their models; what tools see of the mesh |
+//! | `mcp.rs` | others' tools: MCP servers, as agents use them |
+//! | `policies.rs`, `standing.rs` | which tools may be used; who speaks, and what is refused to them |
+//! | `gateway.rs` | the gateway's methods that a tool may call |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
@@ -36,7 +44,9 @@
 
 mod agents;
 mod app;
+mod budget;
 mod call;
+mod chain;
 mod command;
 mod compaction;
 mod config;
@@ -45,15 +55,23 @@ mod error;
 mod fail;
 mod files;
 mod finish;
+mod gateway;
+mod health;
 mod heartbeat;
 mod held;
 mod http;
 mod intake;
 mod journal;
+mod mcp;
+mod media;
 mod mesh;
+mod outgoing;
+mod policies;
 mod pool;
+mod prompts;
 mod reply;
 mod shell;
+mod standing;
 mod subagents;
 mod take;
 mod think;
@@ -64,3 +82,4 @@ mod worker;
 
 pub use app::App;
 pub use config::{Config, Runner, Scratch};
+pub use mcp::Config as McpConfig;

@@ -7,9 +7,10 @@
 use std::{collections::HashMap, sync::Arc};
 
 use anyhow::Context as _;
+use holdfast_agent::bootstrap::Audience;
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
-use holdfast_session::{EntryView, NewDelivery, SessionView, Sessions};
+use holdfast_session::{EntryView, SessionView, Sessions};
 use holdfast_tools::{
     AgentLine, Call, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine, Status,
     To, Which,
@@ -20,7 +21,11 @@ use holdfast_types::{
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-use crate::held::{Desk, Held};
+use crate::{
+    files::Store,
+    held::{Desk, Held},
+    outgoing::What,
+};
 
 /// How many sessions are looked at for a list; those that were active last are not those made last.
 const MOST_LISTED: i64 = 500;
@@ -35,6 +40,7 @@ pub(crate) struct Inside {
     pub(crate) directory: Directory,
     pub(crate) bus: Bus,
     held: Arc<Held>,
+    pub(crate) files: Option<Arc<Store>>,
 }
 
 impl Inside {
@@ -45,19 +51,27 @@ impl Inside {
         bus: Bus,
         held: Arc<Held>,
     ) -> Self {
-        Self { sessions, directory, bus, held }
+        Self { sessions, directory, bus, held, files: None }
     }
 
-    fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
+    /// The same, with the files that messages may carry.
+    pub(crate) fn with_files(self, files: Arc<Store>) -> Self {
+        Self { files: Some(files), ..self }
+    }
+
+    pub(crate) fn desk(&self, call: &Call) -> anyhow::Result<Desk> {
         let hold = self.held.get(call.session).context("the session is not held here")?;
         let desk = hold.desk();
         let (kind, place, model) = (desk.kind, desk.place.clone(), desk.model.clone());
-        Ok(Desk { kind, place, model, ..Desk::default() })
+        let (about, audience) = (desk.about.clone(), desk.audience);
+        Ok(Desk { kind, audience, place, about, model, ..Desk::default() })
     }
 
     /// Whether the call's conversation is one with the owner, or of the agent with itself.
     pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
-        Ok(match self.desk(call)?.kind {
+        let desk = self.desk(call)?;
+        Ok(match desk.kind {
+            Some(SessionKind::Dm) => desk.audience == Audience::Owner,
             Some(
                 SessionKind::Main
                 | SessionKind::Global
@@ -66,11 +80,7 @@ impl Inside {
                 | SessionKind::Work,
             ) => true,
             Some(
-                SessionKind::Dm
-                | SessionKind::Group
-                | SessionKind::Topic
-                | SessionKind::Subagent
-                | SessionKind::Api,
+                SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api,
             )
             | None => false,
         })
@@ -195,7 +205,7 @@ impl Mesh for Inside {
     }
 
     async fn send(&self, call: &Call, outgoing: Outgoing) -> anyhow::Result<SendOutcome> {
-        let target = match outgoing.to {
+        let target = match outgoing.to.clone() {
             None => match self.desk(call)?.place {
                 Some(place) => Target { reply_to: None, ..place },
                 None => return Ok(SendOutcome::NoChannel),
@@ -205,10 +215,18 @@ impl Mesh for Inside {
                 Err(reason) => return Ok(SendOutcome::Refused(reason)),
             },
         };
-        let hold = self.held.get(call.session).context("the session is not held here")?;
-        // Stored with the call's result, in one transaction: both, or neither.
-        hold.desk().outbox.push(NewDelivery { target, text: outgoing.text, id: id(&call.key) });
-        Ok(SendOutcome::Queued)
+        let Outgoing { text, act, attachments, reply_to, .. } = outgoing;
+        let target = Target { reply_to, ..target };
+        let what = What { text, act, attachments };
+        match self.deliveries(call, target, what).await? {
+            Ok(deliveries) => {
+                let hold = self.held.get(call.session).context("the session is not held here")?;
+                // Stored with the call's result, in one transaction: both, or neither.
+                hold.desk().outbox.extend(deliveries);
+                Ok(SendOutcome::Queued)
+            }
+            Err(reason) => Ok(SendOutcome::Refused(reason)),
+        }
     }
 }
 
@@ -258,7 +276,7 @@ fn line(view: EntryView, tools: &mut HashMap<String, String>) -> Option<HistoryL
 }
 
 /// The id of what a call sends: the same for the same call, whoever makes it.
-fn id(key: &str) -> DeliveryId {
+pub(crate) fn id(key: &str) -> DeliveryId {
     let digest = Sha256::digest(key.as_bytes());
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);

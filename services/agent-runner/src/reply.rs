@@ -2,11 +2,11 @@
 
 use holdfast_llm::Error;
 use holdfast_session::{NewDelivery, Waiting};
-use holdfast_types::{DeliveryId, Entry, RunId, Target};
-use serde::Deserialize;
+use holdfast_tools::said_with_message;
+use holdfast_types::{DeliveryId, Entry, Fault as _, Kind, RunId, Target};
 
-/// The tool that sends messages besides the answer.
-const MESSAGE: &str = "message";
+/// The tool that sends messages besides the answer, by all of its names.
+const MESSAGE: [&str; 3] = ["message", "send_message", "send_msg"];
 
 /// Where the answer goes: where the newest of the turn's messages says, if any does.
 pub(crate) fn target(waiting: &[Waiting], heard: &[i64]) -> Option<Target> {
@@ -24,22 +24,7 @@ pub(crate) fn delivery(
     let target = target.filter(|target| !was_written_to(turn, target))?;
     // One answer a run: its id makes the delivery's.
     let id = DeliveryId::from(run.as_uuid());
-    Some(NewDelivery { target: target.clone(), text: text.to_owned(), id })
-}
-
-/// What a call of the tool [`MESSAGE`] says about where it goes.
-#[derive(Deserialize)]
-struct Sent {
-    #[serde(default)]
-    target: Option<SentTo>,
-}
-
-#[derive(Deserialize)]
-struct SentTo {
-    channel: String,
-    chat: String,
-    #[serde(default)]
-    thread: Option<String>,
+    Some(NewDelivery { target: target.clone(), text: text.to_owned(), act: None, id })
 }
 
 /// Whether a message was sent there with a tool in this turn.
@@ -48,17 +33,17 @@ fn was_written_to(turn: &[Entry], target: &Target) -> bool {
         turn.iter()
             .any(|entry| matches!(entry, Entry::Returned { call, failed: false, .. } if call == id))
     };
-    let there = |input: &str| match serde_json::from_str::<Sent>(input) {
-        Ok(Sent { target: None }) => true,
-        Ok(Sent { target: Some(to) }) => {
+    let there = |input: &str| match said_with_message(input) {
+        Some(None) => true,
+        Some(Some(to)) => {
             to.channel == target.channel && to.chat == target.chat && to.thread == target.thread
         }
-        Err(_) => false,
+        None => false,
     };
     turn.iter().any(|entry| match entry {
-        Entry::Thought { calls, .. } => calls
-            .iter()
-            .any(|call| call.tool == MESSAGE && there(&call.input) && went_well(&call.id)),
+        Entry::Thought { calls, .. } => calls.iter().any(|call| {
+            MESSAGE.contains(&call.tool.as_str()) && there(&call.input) && went_well(&call.id)
+        }),
         Entry::Heard { .. }
         | Entry::Called { .. }
         | Entry::Returned { .. }
@@ -81,6 +66,8 @@ pub(crate) enum Failure<'e> {
     Halted,
     /// What the task may use is used up.
     Budget(Budget),
+    /// What may be used in a day is used up; in words.
+    Spent(&'e str),
 }
 
 /// What a task may use only so much of (spec SUB-019).
@@ -106,6 +93,7 @@ impl Failure<'_> {
             Self::Budget(Budget::Steps) => "budget exceeded: steps",
             Self::Budget(Budget::Tokens) => "budget exceeded: tokens",
             Self::Budget(Budget::Time) => "budget exceeded: time",
+            Self::Spent(_) => "budget_spent",
         }
     }
 
@@ -117,7 +105,7 @@ impl Failure<'_> {
         format!("Sorry, I could not answer: {} ({run}{trace})", self.what())
     }
 
-    const fn what(&self) -> &'static str {
+    fn what(&self) -> &str {
         match self {
             Self::Model(error) => match error {
                 Error::Auth => {
@@ -144,7 +132,8 @@ impl Failure<'_> {
                     "the model's provider kept the answer back: its content filter objects. \
                      Please ask another way."
                 }
-                Error::Unavailable { .. } | Error::Interrupted | Error::AllFailed { .. } => {
+                Error::AllFailed { .. } => all_failed(error.kind()),
+                Error::Unavailable { .. } | Error::Interrupted => {
                     "the model is not available right now. Please try again."
                 }
                 Error::Timeout => "the model did not answer in time. Please try again.",
@@ -160,6 +149,7 @@ impl Failure<'_> {
                 "this conversation's assistant was removed. Whoever set it up should look."
             }
             Self::NoModel => NO_MODEL,
+            Self::Spent(why) => why,
             Self::TooLong => "it took too long. Please try again, or ask for less at once.",
             Self::Budget(Budget::Steps) => "the task took more steps than it may.",
             Self::Budget(Budget::Tokens) => "the task used more tokens than it may.",
@@ -167,6 +157,29 @@ impl Failure<'_> {
             Self::Halted => {
                 "the model kept asking for tools instead of answering. Please ask another way."
             }
+        }
+    }
+}
+
+/// None of several models answered: who can do something about it.
+const fn all_failed(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Forbidden => {
+            "the providers of all its models refused their keys. Whoever set up this assistant \
+             should check them."
+        }
+        Kind::Exhausted => {
+            "the providers of all its models take no more requests for now, or their accounts are \
+             out of credit. Please try again later; whoever set up this assistant should look."
+        }
+        Kind::Unavailable
+        | Kind::Invalid
+        | Kind::NotFound
+        | Kind::Conflict
+        | Kind::Unauthenticated
+        | Kind::Internal => {
+            "the model is not available right now, and neither is any that stands in for it. \
+             Please try again."
         }
     }
 }
@@ -191,7 +204,7 @@ mod tests {
     }
 
     fn sent(input: &str, failed: bool) -> Vec<Entry> {
-        let call = ToolCall { id: "a".into(), tool: MESSAGE.into(), input: input.into() };
+        let call = ToolCall { id: "a".into(), tool: MESSAGE[0].into(), input: input.into() };
         vec![
             Entry::Thought {
                 text: String::new(),
@@ -200,7 +213,7 @@ mod tests {
                 model: String::new(),
                 carry: None,
             },
-            Entry::Returned { call: "a".into(), output: String::new(), failed },
+            Entry::returned("a", "", failed),
         ]
     }
 

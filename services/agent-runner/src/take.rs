@@ -147,7 +147,10 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     };
     let instead = loaded.settings.model.clone();
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
-    let brief = match found.instrument(span.clone()).await? {
+    // The policy is needed at the first step: asked for at the same time it costs no time.
+    let policy = worker.policies.find(&worker.tools, hold.claim.tenant, loaded.agent);
+    let (found, _) = tokio::try_join!(found.instrument(span.clone()), policy)?;
+    let brief = match found {
         Found::Ready(brief) => Ok(brief),
         Found::NoAgent => Err(Failure::NoAgent),
         Found::NoModel => Err(Failure::NoModel),
@@ -155,7 +158,10 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
-    let journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    let mut journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
+    if let Ok(brief) = &brief {
+        journal.price(Arc::clone(&brief.ledger));
+    }
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
     let ended = async {
         match brief {

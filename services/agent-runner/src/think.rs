@@ -1,18 +1,16 @@
 //! Asking the model, and what may end the asking.
 
-use std::{convert::Infallible, env};
+use std::{convert::Infallible, env, sync::Arc};
 
 use holdfast_agent::{
-    PromptInput,
-    bootstrap::Audience,
-    build,
+    PromptInput, build_on,
     compact::Overflow,
     prompt::{Channel, Moment, Runtime, Setting},
     subagent::SubagentTask,
 };
-use holdfast_llm::{OnDelta, Request};
+use holdfast_llm::{Model as _, OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{DmScope, Entry, Reply, SessionKind};
+use holdfast_types::{Entry, Reply};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -24,12 +22,14 @@ use crate::{
 enum Asked {
     Replied(Box<Reply>),
     Failed(holdfast_llm::Error),
+    /// A budget is spent; in words.
+    Spent(String),
     /// The turn's user wants something else by now: look what.
     Unwanted,
 }
 
 /// Whether a tool only tells of others.
-fn is_meta(tool: &str) -> bool {
+pub(crate) fn is_meta(tool: &str) -> bool {
     matches!(tool, "tool_search" | "tool_describe")
 }
 
@@ -43,7 +43,21 @@ impl Turn<'_> {
         brief: &Brief,
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
+        let thought = self.think_through(brief, with_tools).await;
+        // After what was used is stored.
+        self.give_back().await;
+        thought
+    }
+
+    async fn think_through(
+        &mut self,
+        brief: &Brief,
+        with_tools: bool,
+    ) -> Result<Option<Completed>, Error> {
         self.stream.step(thoughts(self.journal.turn()));
+        if let Some(why) = self.is_spent(brief).await? {
+            return self.fail(&Failure::Spent(&why)).await.map(Some);
+        }
         self.make_room(brief).await?;
         let mut tried = Overflow::default();
         let mut asked = self.ask(brief, with_tools).await?;
@@ -55,7 +69,11 @@ impl Turn<'_> {
         }
         let reply = match asked {
             Asked::Replied(reply) => *reply,
-            Asked::Unwanted => return self.refresh().await.map(|()| None),
+            Asked::Unwanted => {
+                self.charge_read();
+                return self.refresh().await.map(|()| None);
+            }
+            Asked::Spent(why) => return self.fail(&Failure::Spent(&why)).await.map(Some),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
         let Reply { text, mut calls, usage, model, carry, .. } = reply;
@@ -77,7 +95,12 @@ impl Turn<'_> {
     async fn ask(&mut self, brief: &Brief, with_tools: bool) -> Result<Asked, Error> {
         self.before_effect().await?;
         fail::point("runner.before_model").await;
-        let request = self.request(brief, with_tools);
+        self.load_pictures().await?;
+        let mut request = self.request(brief, with_tools);
+        if let Some(why) = self.reserve(brief, &mut request).await? {
+            return Ok(Asked::Spent(why));
+        }
+        let model = brief.chain.asking(self.settings.profile.clone());
         let cancelled = CancellationToken::new();
         let began = Instant::now();
         let stream = &self.stream;
@@ -85,7 +108,7 @@ impl Turn<'_> {
         let on_delta: OnDelta<'_> = &mut take;
         // Either branch that ends early drops the request, which ends it.
         let asked = tokio::select! {
-            answer = brief.model.reply(&request, on_delta, &cancelled) => match answer {
+            answer = model.reply(&request, on_delta, &cancelled) => match answer {
                 Ok(reply) => Ok(Asked::Replied(Box::new(reply))),
                 Err(error) => Ok(Asked::Failed(error)),
             },
@@ -96,14 +119,24 @@ impl Turn<'_> {
         let took = began.elapsed();
         metrics::histogram!("holdfast_runner_model_duration_seconds").record(took.as_secs_f64());
         self.clock.model += took;
+        self.keep_key(model.used()).await?;
         fail::point("runner.after_model").await;
         asked
+    }
+
+    /// Stays with the key that answered, if there are several.
+    async fn keep_key(&mut self, used: Option<String>) -> Result<(), Error> {
+        if used.is_none() || used == self.settings.profile {
+            return Ok(());
+        }
+        self.settings.profile = used;
+        Ok(self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?)
     }
 
     fn request(&self, brief: &Brief, with_tools: bool) -> Request {
         let mut tools = Vec::new();
         if with_tools {
-            let (registry, allowed) = (self.worker.tools.registry(), self.allowed(brief));
+            let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
             tools = match brief.tools {
                 Some(_) => registry.specs(),
@@ -114,7 +147,7 @@ impl Turn<'_> {
         let place = self.hold.desk().place.clone();
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
-        let audience = audience(self.kind, brief.dm_scope);
+        let audience = self.audience(brief);
         let setting = Setting {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
@@ -145,15 +178,18 @@ impl Turn<'_> {
             requester: requester.as_deref(),
             session: &self.key,
         });
-        let chat = build(PromptInput {
+        let stable = self.worker.prompts.stable(brief.version, &setting);
+        let input = PromptInput {
             setting,
-            moment: Moment { channel, runtime, task, ..Moment::at(&now) },
+            moment: Moment { channel, runtime, task, pictures: &self.pictures, ..Moment::at(&now) },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
-        });
+        };
+        let chat = build_on(stable, input);
         let timeout = Instant::now() + self.worker.config.model_timeout;
         Request {
             cache_key: Some(brief.agent.to_string()),
+            card: Some(Arc::clone(&brief.card)),
             thinking,
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
@@ -199,46 +235,6 @@ impl Turn<'_> {
         match crate::intake::intake(&loaded.waiting, &self.heard(), true, upto) {
             Intake::Cancelled(_) | Intake::Interrupted(_) => true,
             Intake::Hear(_) => false,
-        }
-    }
-}
-
-/// Who reads along. Whose direct conversation it is nobody has told, so that it is taken for a
-/// stranger's, and so is the main one where direct conversations are led into it.
-pub(crate) const fn audience(kind: SessionKind, scope: DmScope) -> Audience {
-    match kind {
-        SessionKind::Heartbeat => Audience::Owner,
-        SessionKind::Main => match scope {
-            DmScope::Main => Audience::Others,
-            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => {
-                Audience::Owner
-            }
-        },
-        SessionKind::Dm
-        | SessionKind::Group
-        | SessionKind::Topic
-        | SessionKind::Subagent
-        | SessionKind::Cron
-        | SessionKind::Work
-        | SessionKind::Api
-        | SessionKind::Global => Audience::Others,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_main_session_is_its_owner_s_unless_direct_conversations_are_led_into_it() {
-        for (kind, scope, who) in [
-            (SessionKind::Main, DmScope::PerChannelPeer, Audience::Owner),
-            (SessionKind::Main, DmScope::Main, Audience::Others),
-            (SessionKind::Heartbeat, DmScope::Main, Audience::Owner),
-            (SessionKind::Dm, DmScope::PerChannelPeer, Audience::Others),
-            (SessionKind::Group, DmScope::PerPeer, Audience::Others),
-        ] {
-            assert_eq!(audience(kind, scope), who, "{kind:?} {scope:?}");
         }
     }
 }

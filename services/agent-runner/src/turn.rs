@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Step, next, outcome_of, seen};
+use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, seen};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -24,16 +24,18 @@ use tracing::{Instrument as _, info_span};
 
 use crate::{
     agents::Brief,
+    budget::Reserved,
     deltas::Stream,
     error::Error,
     fail,
     held::{Hold, Signal},
     intake::{Intake, intake},
     journal::Journal,
+    mcp::{self, Look},
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
-    worker::Worker,
+    worker::{Toolbox, Worker},
 };
 
 /// A turn on its way.
@@ -45,8 +47,12 @@ pub(crate) struct Turn<'w> {
     pub(crate) agent: AgentId,
     /// The task, if this is a subagent's session.
     pub(crate) task: Option<Subagent>,
+    /// The tools that there are, as they were looked up at the last step.
+    pub(crate) tools: Arc<Toolbox>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
+    /// Which tools may be used, as it was looked up at the last step.
+    pub(crate) policy: Arc<Compiled>,
     pub(crate) journal: Journal,
     pub(crate) key: String,
     pub(crate) kind: SessionKind,
@@ -63,6 +69,10 @@ pub(crate) struct Turn<'w> {
     pub(crate) deadline: Instant,
     pub(crate) context_tokens: usize,
     pub(crate) clock: Clock,
+    /// What is set aside for the answer that is being written.
+    pub(crate) reserved: Option<Reserved>,
+    /// The pictures that the model was shown last.
+    pub(crate) pictures: Vec<Picture>,
     /// The turn has begun in the journal, or messages of it are heard.
     open: bool,
 }
@@ -112,7 +122,10 @@ impl<'w> Turn<'w> {
             run: begun.run,
             agent: loaded.agent,
             task,
+            tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
+            // Until it is looked up.
+            policy: worker.tools.nothing(),
             journal,
             key: loaded.key,
             kind,
@@ -126,6 +139,8 @@ impl<'w> Turn<'w> {
             deadline,
             context_tokens,
             clock,
+            reserved: None,
+            pictures: Vec::new(),
             open: begun.open || begun.overdue.is_some(),
         }
     }
@@ -133,6 +148,8 @@ impl<'w> Turn<'w> {
     /// Goes from step to step until the session rests.
     pub(crate) async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
         let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
+        self.context_tokens = self.context_tokens.min(window);
         loop {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);
@@ -143,9 +160,11 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.is_over().await? {
                 return Ok(completed);
             }
+            self.look_up_tools(brief, limits).await?;
+            self.look_up_policy().await?;
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
-            let effect = |name: &str| self.worker.tools.effect(name);
+            let effect = |name: &str| self.tools.effect(name);
             let done = match next(self.journal.entries(), limits, effect) {
                 Step::Rest => return self.put_down().await,
                 Step::Think => self.think(brief, true).instrument(span).await?,
@@ -157,15 +176,13 @@ impl<'w> Turn<'w> {
                 }
                 Step::Unknown(call) => {
                     let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
-                    let returned = Entry::Returned { call: call.id.clone(), output, failed: true };
+                    let returned = Entry::returned(&call.id, output, true);
                     self.append(vec![returned]).await?;
                     None
                 }
                 Step::Refuse(calls) => {
-                    let refused = calls.iter().map(|call| Entry::Returned {
-                        call: call.id.clone(),
-                        output: holdfast_agent::limit_reached(limits),
-                        failed: true,
+                    let refused = calls.iter().map(|call| {
+                        Entry::returned(&call.id, holdfast_agent::limit_reached(limits), true)
                     });
                     self.append(refused.collect()).await?;
                     None
@@ -176,6 +193,26 @@ impl<'w> Turn<'w> {
                 return Ok(completed);
             }
         }
+    }
+
+    /// Looks up which tools there are. What servers bring is found out when it is asked for.
+    async fn look_up_tools(&mut self, brief: &Brief, limits: Limits) -> Result<(), Error> {
+        let effect = |name: &str| self.tools.effect(name);
+        let look = match next(self.journal.entries(), limits, effect) {
+            Step::Call(calls) if calls.iter().any(|call| mcp::is_asked_for_by(&call.tool)) => {
+                Look::First
+            }
+            Step::Think if brief.tools.as_deref().is_some_and(mcp::is_named_in) => Look::First,
+            _ => Look::No,
+        };
+        let (worker, tenant) = (self.worker, self.hold.claim.tenant);
+        let found = worker.mcp.toolbox(&worker.tools, tenant, brief.agent, look);
+        self.tools = tokio::select! {
+            found = found => found?,
+            () = self.hold.lost.cancelled() => return Err(Error::Lost),
+            () = worker.giving_up.cancelled() => return Err(Error::AskedBack),
+        };
+        Ok(())
     }
 
     /// Ends the turn of a task whose end was announced, or that has used up what it may.
@@ -303,9 +340,13 @@ impl<'w> Turn<'w> {
     /// Lays out what tools need to know.
     fn desk(&self) {
         let place = self.target().or_else(|| self.last_target.clone());
+        let heard = self.heard();
+        let about = self.waiting.iter().rev().filter(|row| heard.contains(&row.seq));
+        let about = about.into_iter().find_map(|row| row.body.message_id.clone());
         let mut desk = self.hold.desk();
         desk.kind = Some(self.kind);
         desk.place = place;
+        desk.about = about;
     }
 
     /// Stores what happened.

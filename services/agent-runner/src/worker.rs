@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Subject};
+use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Origin};
 use holdfast_bus::Bus;
-use holdfast_directory::Directory;
+use holdfast_directory::{Directory, KnownTool};
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
-use holdfast_tools::{Allowed, Registry};
+use holdfast_tools::{Brought, Registry};
 use holdfast_types::{Effect, RunnerId};
+use holdfast_workspace::Workspaces;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::{agents::Agents, config::Runner, held::Held, shell::Judge};
+use crate::{
+    agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
+};
 
 /// What every turn of this process shares.
 #[derive(Debug)]
@@ -23,9 +26,14 @@ pub(crate) struct Worker {
     pub(crate) sessions: Sessions,
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
+    pub(crate) workspaces: Workspaces,
+    pub(crate) policies: Policies,
     pub(crate) bus: Bus,
     pub(crate) locks: SessionLocks,
-    pub(crate) tools: Toolbox,
+    pub(crate) prompts: Prompts,
+    /// The tools of every agent; a turn may have more.
+    pub(crate) tools: Arc<Toolbox>,
+    pub(crate) mcp: Mcp,
     pub(crate) held: Arc<Held>,
     /// There may be sessions to claim.
     pub(crate) wake: Notify,
@@ -39,28 +47,91 @@ pub(crate) struct Worker {
     pub(crate) giving_up: CancellationToken,
 }
 
-/// The tools, and who may use which.
+/// The tools that there are here.
 #[derive(Debug)]
 pub(crate) struct Toolbox {
     registry: Registry,
-    policy: Arc<Compiled>,
+    catalog: Arc<Catalog>,
+    shipped: Arc<Compiled>,
+    nothing: Arc<Compiled>,
 }
 
 impl Toolbox {
-    /// Binds the policy to the tools that there are, once.
+    /// Lists the tools for policies, once.
     ///
     /// # Errors
     ///
-    /// If the policy names what no tool could be called.
+    /// If what holds where nothing is written names what no tool could be called.
     pub(crate) fn new(registry: Registry) -> Result<Self, policy::Error> {
-        let tools = registry.specs().into_iter().map(|spec| policy::Tool::native(&spec.name));
+        Self::with(registry, &[])
+    }
+
+    /// These tools and those that MCP servers bring, with (tool, server) of each.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn joined_by(
+        &self,
+        brought: Brought,
+        origins: &[(String, String)],
+    ) -> Result<Self, policy::Error> {
+        Self::with(self.registry.joined_by(brought), origins)
+    }
+
+    fn with(registry: Registry, origins: &[(String, String)]) -> Result<Self, policy::Error> {
+        let tool = |name: String| match origins.iter().find(|(tool, _)| *tool == name) {
+            Some((_, server)) => policy::Tool { name, origin: Origin::Mcp(server.clone()) },
+            None => policy::Tool { name, origin: Origin::Native },
+        };
+        let tools = registry.specs().into_iter().map(|spec| tool(spec.name));
         let (catalog, warnings) = Catalog::new(tools);
         for warning in warnings {
             warn!(%warning, "a tool was left out");
         }
-        let own = policy::Settings::default();
-        let policy = Compiled::new(Arc::new(catalog), &Defaults::default(), &own, &own)?;
-        Ok(Self { registry, policy: Arc::new(policy) })
+        let (catalog, own) = (Arc::new(catalog), policy::Settings::default());
+        let none = policy::Settings { tools: Some(Vec::new()), ..policy::Settings::default() };
+        let compiled =
+            |own| Compiled::new(Arc::clone(&catalog), &Defaults::default(), own, own).map(Arc::new);
+        Ok(Self { shipped: compiled(&own)?, nothing: compiled(&none)?, registry, catalog })
+    }
+
+    /// What a tenant and its agent say about tools, bound to those that there are.
+    ///
+    /// # Errors
+    ///
+    /// If they say what cannot be.
+    pub(crate) fn compile(
+        &self,
+        tenant: &policy::Settings,
+        agent: &policy::Settings,
+    ) -> Result<Arc<Compiled>, policy::Error> {
+        let catalog = Arc::clone(&self.catalog);
+        Compiled::new(catalog, &Defaults::default(), tenant, agent).map(Arc::new)
+    }
+
+    /// What holds where nobody says anything.
+    pub(crate) fn shipped(&self) -> Arc<Compiled> {
+        Arc::clone(&self.shipped)
+    }
+
+    /// What allows no tool at all.
+    pub(crate) fn nothing(&self) -> Arc<Compiled> {
+        Arc::clone(&self.nothing)
+    }
+
+    /// The tools by which policies are compiled.
+    pub(crate) const fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The tools as others are told of them: names, and a line on each.
+    pub(crate) fn announced(&self) -> Vec<KnownTool> {
+        let line = |spec: holdfast_types::ToolSpec| KnownTool {
+            summary: spec.description.lines().next().unwrap_or_default().to_owned(),
+            name: spec.name,
+        };
+        self.registry.specs().into_iter().map(line).collect()
     }
 
     /// The tools, to call them.
@@ -68,19 +139,18 @@ impl Toolbox {
         &self.registry
     }
 
-    /// The tools that a turn may use.
-    pub(crate) fn allowed(&self, subject: &Subject) -> Allowed {
-        Allowed::only(self.policy.view(subject).offered())
-    }
-
-    /// What the policy says of a turn's commands.
-    pub(crate) fn judge(&self, subject: Subject) -> Judge {
-        Judge::new(Arc::clone(&self.policy), subject)
-    }
-
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.
-    pub(crate) fn known(&self, name: &str) -> Option<&'static str> {
+    pub(crate) fn known(&self, name: &str) -> Option<&str> {
         self.registry.canonical(name)
+    }
+
+    /// What calls of a tool are counted under: what servers bring is counted together.
+    pub(crate) fn label(&self, name: &str) -> String {
+        match self.known(name) {
+            Some(known) if self.registry.is_brought(known) => "mcp".to_owned(),
+            Some(known) => known.to_owned(),
+            None => "unknown".to_owned(),
+        }
     }
 
     /// What a call may change: anything, unless the tool says otherwise.

@@ -25,8 +25,8 @@ pub trait ChannelAdapter: fmt::Debug + Send + Sync {
     /// Whether the platform takes this text as one message.
     fn fits(&self, text: &str) -> bool;
 
-    /// Sends one part, once. It decides nothing about sending again.
-    fn send<'a>(&'a self, part: &'a Delivery) -> BoxFuture<'a, Outcome>;
+    /// Sends one part, once, with its file if it has one. It decides nothing about sending again.
+    fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome>;
 
     /// A reply in parts that the platform takes.
     fn cut(&self, text: &str) -> Vec<String> {

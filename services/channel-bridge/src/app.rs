@@ -12,6 +12,7 @@ use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
 use holdfast_types::{DeliveryClass, RunnerId};
+use holdfast_workspace::Workspaces;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -108,6 +109,7 @@ impl App {
         for (channel, class) in CHANNELS {
             let deliver = Deliver {
                 sessions: sessions.clone(),
+                files: Workspaces::new(pools.clone()),
                 accounts: Arc::clone(&accounts),
                 bus: bus.clone(),
                 retry: Retry::lasting(config.bridge.give_up_after),

@@ -12,7 +12,8 @@ use std::{future::pending, sync::Arc, time::Duration};
 use holdfast_bus::{Bus, Subscription};
 use holdfast_kit::{Backoff, trace};
 use holdfast_session::{Delivery, Error, Sent, Sessions};
-use holdfast_types::{DeliveryClass, Fault as _, RunnerId};
+use holdfast_types::{Act, DeliveryClass, Fault as _, RunnerId};
+use holdfast_workspace::{ContentHash, Workspaces};
 use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
@@ -42,6 +43,8 @@ const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from
 pub struct Deliver {
     /// The deliveries.
     pub sessions: Sessions,
+    /// The files that go along.
+    pub files: Workspaces,
     /// Who sends.
     pub accounts: Arc<Accounts>,
     /// Who wakes.
@@ -162,7 +165,11 @@ impl Deliver {
             Err(Missing::Gone) => return Some(Outcome::refused("its account was deleted")),
             Err(Missing::NotNow(why)) => return Some(Outcome::not_sent(why)),
         };
-        if !delivery.split {
+        let file = match self.prepare(delivery).await {
+            Ok(file) => file,
+            Err(outcome) => return Some(outcome),
+        };
+        if !delivery.split && delivery.act.is_none() {
             let mut parts = adapter.cut(&delivery.text);
             if parts.is_empty() {
                 return Some(Outcome::refused("there is nothing in it to show"));
@@ -173,8 +180,30 @@ impl Deliver {
                 Err(error) => return Some(Outcome::not_sent(format!("cannot cut it: {error}"))),
             }
         }
-        let sent = timeout(SEND, adapter.send(delivery)).await;
+        let sent = timeout(SEND, adapter.send(delivery, file.as_deref())).await;
         Some(sent.unwrap_or_else(|_| Outcome::unsure("it took too long")))
+    }
+
+    /// Finds what an act is about: the file that it sends, or the message that it deletes.
+    async fn prepare(&self, delivery: &mut Delivery) -> Result<Option<Vec<u8>>, Outcome> {
+        match &mut delivery.act {
+            Some(Act::Media { file, .. }) => {
+                let hash = file.hash.parse::<ContentHash>();
+                let hash = hash.map_err(|_| Outcome::refused("its file has no hash"))?;
+                let found = self.files.content(delivery.tenant, &hash).await;
+                found.map_err(|error| Outcome::not_sent(format!("cannot read its file: {error}")))
+            }
+            // What went before it is settled by now: parts of a session go in their order.
+            Some(Act::Delete { message: None }) => {
+                let before = self.sessions.sent_before(delivery).await;
+                let before = before.map_err(|error| {
+                    Outcome::not_sent(format!("cannot tell what to delete: {error}"))
+                })?;
+                delivery.act = Some(Act::Delete { message: before });
+                Ok(None)
+            }
+            Some(_) | None => Ok(None),
+        }
     }
 
     fn tell(&self, delivery: &Delivery, sent: &Sent) {

@@ -5,12 +5,14 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `acts` | what is done besides saying something |
 //! | `client` | the methods of the Bot API |
 //! | `judge` | what an update is |
 //! | `inbound` | from an update to the gateway |
 //! | `poll` | one poller for each bot |
 //! | `render` | Markdown as Telegram's HTML |
 
+mod acts;
 mod client;
 mod inbound;
 mod judge;
@@ -190,7 +192,12 @@ impl ChannelAdapter for Telegram {
             }
     }
 
-    fn send<'a>(&'a self, part: &'a Delivery) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.say(part))
+    fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            match &part.act {
+                Some(act) => self.act(part, act, file).await,
+                None => self.say(part).await,
+            }
+        })
     }
 }

@@ -4,6 +4,7 @@
 //! account's URL, with the delivery's id as idempotency key, so that sending
 //! again is safe and a reply arrives exactly once.
 
+mod acts;
 mod inbound;
 mod sign;
 
@@ -74,20 +75,26 @@ impl Webhook {
         Ok(Self { tenant, id, name, settings, secrets, http: clients.guarded.clone(), url })
     }
 
-    async fn post(&self, part: &Delivery) -> Outcome {
+    async fn post(&self, part: &Delivery, file: Option<&[u8]>) -> Outcome {
         let Some(url) = &self.url else {
             return Outcome::refused("the account has no `url` to post replies to: set one");
         };
         let id = part.id.to_string();
-        let body = json!({
+        let mut body = json!({
             "delivery_id": id,
             "conversation": part.target.chat,
             "thread": part.target.thread,
             "text": part.text,
             "part": part.part,
             "in_reply_to": part.target.reply_to,
-        })
-        .to_string();
+        });
+        if let Some(act) = &part.act {
+            match acts::described(act, file) {
+                Ok(fields) => acts::add(&mut body, fields),
+                Err(why) => return Outcome::refused(why),
+            }
+        }
+        let body = body.to_string();
         let timestamp = sign::now().to_string();
         let signed = Signed { timestamp: &timestamp, key: &id, body: body.as_bytes() };
         let signature = sign::sign(&self.secrets.secret, Version::V2, signed);
@@ -168,7 +175,7 @@ impl ChannelAdapter for Webhook {
         utf16(text) <= LONGEST
     }
 
-    fn send<'a>(&'a self, part: &'a Delivery) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.post(part))
+    fn send<'a>(&'a self, part: &'a Delivery, file: Option<&'a [u8]>) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.post(part, file))
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     grpc::{self, Arrivals, Messages},
     http,
     ingest::Ingest,
+    mcp,
     openai::OpenAi,
 };
 
@@ -112,8 +113,10 @@ impl App {
         let services = grpc::routes(messages, Arrivals::new(ingest.clone()), settings.body_limit);
         let services = control::add_services(services, &state, settings.body_limit);
         let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
+        let mesh = (ingest.clone(), follower.clone());
+        let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());
         let api = OpenAi::new(ingest, follower, settings);
-        let http_router = http::router(api, doorman, readiness.clone());
+        let http_router = http::router(api, mesh, doorman, readiness.clone());
 
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", http::serve(http, http_router, stop.clone()));

@@ -83,6 +83,11 @@ pub struct Gateway {
     /// How often a stream that has nothing to say shows that it lives.
     #[serde(with = "humantime_serde")]
     pub heartbeat: Duration,
+
+    /// The origins of web pages that may call `/mcp`, as `https://app.example.com:443`.
+    ///
+    /// A request that a browser sends for another page is refused; programs send no origin.
+    pub mcp_origins: Vec<String>,
 }
 
 impl Default for Gateway {
@@ -99,6 +104,7 @@ impl Default for Gateway {
             calls: 10_000,
             calls_per_tenant: 1_000,
             heartbeat: Duration::from_secs(15),
+            mcp_origins: Vec::new(),
         }
     }
 }

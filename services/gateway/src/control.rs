@@ -1,13 +1,18 @@
 //! The gRPC services for what a tenant has and how it stands: agents, providers, keys, tenants,
-//! channels, routing, sessions, operations.
+//! channels, routing, MCP servers, sessions, operations.
 //!
 //! To put them behind the door: make one [`State`] and call [`add_services`].
 //! Handlers parse, call and convert; they decide nothing but who may.
 
 mod accounts;
-mod agents;
-mod files;
+pub mod agents;
+mod budgets;
+mod credentials;
+pub mod files;
 mod keys;
+mod mcp_servers;
+mod models;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;
@@ -18,10 +23,20 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+agents_server::AgentsServer,
+budgets_server::BudgetsServer,
+channels_server::ChannelsServer,
+credentials_server::CredentialsServer,
+files_server::FilesServer,
+keys_server::KeysServer,
+models_server::ModelsServer,
+operations_server::OperationsServer,
+providers_server::ProvidersServer,
+routing_server::RoutingServer,
+sessions_server::SessionsServer,
+tenants_server::TenantsServer,
+mcp_servers_server::McpServersServer,
+policies_server::PoliciesServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -63,8 +78,13 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
                 .max_decoding_message_size(body_limit.max(LARGEST_ARCHIVE))
                 .max_encoding_message_size(LARGEST_ARCHIVE),
         )
+        .add_service(service!(PoliciesServer, policies::Policies))
         .add_service(service!(ProvidersServer, providers::Providers))
+        .add_service(service!(CredentialsServer, credentials::Credentials))
+        .add_service(service!(ModelsServer, models::Models))
+        .add_service(service!(BudgetsServer, budgets::Budgets))
         .add_service(service!(KeysServer, keys::Keys))
+        .add_service(service!(McpServersServer, mcp_servers::McpServers))
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))

@@ -104,6 +104,10 @@ pub enum Error {
         waited: Duration,
     },
 
+    /// Nobody could look at what only runners reach.
+    #[error("no runner answered: one must be running, and NATS be there; then try again")]
+    NoRunner(#[source] holdfast_bus::Error),
+
     /// The session protocol refused.
     #[error(transparent)]
     Session(#[from] holdfast_session::Error),
@@ -136,7 +140,9 @@ impl Fault for Error {
             Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
             Self::Scope { .. } => Kind::Forbidden,
             Self::Limited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
-            Self::Full | Self::Stopping | Self::Unanswered { .. } => Kind::Unavailable,
+            Self::Full | Self::Stopping | Self::Unanswered { .. } | Self::NoRunner(_) => {
+                Kind::Unavailable
+            }
             Self::Empty
             | Self::TooLong { .. }
             | Self::Nul(_)

@@ -1,4 +1,5 @@
-//! The HTTP door: the OpenAI-compatible API, and what operators and probes look at.
+//! The HTTP door: the OpenAI-compatible API, the mesh as an MCP server, and what operators and
+//! probes look at.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use axum::{
     extract::{Request, State},
     middleware,
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::{any_service, get, post},
     serve::ListenerExt as _,
 };
 use bytes::Bytes;
@@ -22,18 +23,27 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
     auth::Doorman,
-    edge,
+    edge, mcp,
     openai::{self, OpenAi, Refusal},
 };
 
 /// Everything behind the door.
-pub fn router(api: OpenAi, doorman: Doorman, readiness: Readiness) -> Router {
+pub fn router(
+    api: OpenAi,
+    (mesh, bounds): (mcp::Service, mcp::Bounds),
+    doorman: Doorman,
+    readiness: Readiness,
+) -> Router {
+    let mesh = Router::new()
+        .route("/mcp", any_service(mesh))
+        .route_layer(middleware::from_fn_with_state(bounds, mcp::whole));
     let api = Router::new()
         .route("/v1/chat/completions", post(openai::chat))
         .route("/v1/responses", post(openai::respond))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{*model}", get(openai::model))
         .with_state(api)
+        .merge(mesh)
         .layer(CatchPanicLayer::custom(|_| Refusal::defect().into_response()))
         .route_layer(middleware::from_fn_with_state(doorman, edge::http));
     Router::new()

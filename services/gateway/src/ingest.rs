@@ -5,6 +5,7 @@
 //! comes second so that a caller who wants to follow can subscribe in between.
 //! An announcement that is lost costs the runners' poll, a second at most.
 
+mod author;
 mod channel;
 mod place;
 mod text;
@@ -20,6 +21,7 @@ use holdfast_types::{Body, Command, QueueMode, RunId, SessionId, SessionKey, Sou
 use tokio::time::Instant;
 use uuid::Uuid;
 
+pub use author::{of_key, of_sender};
 pub use place::Place;
 pub use text::clean;
 
@@ -208,7 +210,7 @@ pub fn message(caller: &Caller, place: Place, body: Body) -> NewMessage {
         label: None,
         source,
         idem_key: String::new(),
-        body,
+        body: Body { author: author::of_caller(caller), ..body },
         target: None,
         mode: QueueMode::Followup,
         debounce: Duration::ZERO,

@@ -10,6 +10,7 @@
 //! | `control.rs`, `sessions.rs`, `operations.rs` | what a tenant has, and how it stands |
 //! | `grpc.rs` | the gRPC door |
 //! | `http.rs`, `openai.rs` | the HTTP door, and the API that OpenAI's clients speak |
+//! | `mcp.rs` | the mesh as an MCP server, at the same door |
 //!
 //! Nothing that matters is kept here: a message is accepted when Postgres has
 //! it, and whoever follows it may do so at any gateway.
@@ -25,6 +26,7 @@ mod follow;
 mod grpc;
 mod http;
 mod ingest;
+mod mcp;
 mod openai;
 mod operations;
 mod routing;

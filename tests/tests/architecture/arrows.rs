@@ -13,6 +13,7 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-grpc",
         "holdfast-llm",
         "holdfast-lock",
+        "holdfast-mcp",
         "holdfast-pg",
         "holdfast-sandbox",
     ],
@@ -42,7 +43,18 @@ const VENDORS: &[(&str, &[&str])] = &[
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
     ("axum", &["agent-runner", "channel-bridge", "gateway", "holdfast-testkit", TESTS]),
-    ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS]),
+    (
+        "reqwest",
+        &[
+            "agent-runner",
+            "channel-bridge",
+            "holdfast-llm",
+            "holdfast-mcp",
+            "holdfast-tools",
+            TESTS,
+        ],
+    ),
+    ("rmcp", &["holdfast-mcp", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];
 const TESTS: &str = "holdfast-tests";

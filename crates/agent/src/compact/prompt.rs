@@ -50,7 +50,7 @@ impl SummaryRequest {
     #[must_use]
     pub fn chat(&self) -> Chat {
         Chat {
-            stable: SUMMARISER.to_owned(),
+            stable: SUMMARISER.into(),
             messages: vec![ChatMessage::user(self.prompt.clone())],
             ..Chat::default()
         }
@@ -154,7 +154,7 @@ mod tests {
              assistant: done\n\
              </conversation>"
         );
-        assert_eq!(request.chat().stable, "You are a conversation summarizer.");
+        assert_eq!(&*request.chat().stable, "You are a conversation summarizer.");
         assert_eq!(request.chat().messages, [user(&request.prompt)]);
         assert_eq!(request.max_output, 1_024);
     }

@@ -7,6 +7,7 @@
 //! | in the journal | what the model sees |
 //! |---|---|
 //! | heard between a call and its result | after the results |
+//! | pictures that came with a message, or of a call | with the message, or after the results; those that were not loaded are named |
 //! | heard twice at the same place, word for word | once |
 //! | a call that never returned | a failed result that says what is known |
 //! | a result of no call | nothing |
@@ -21,7 +22,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_types::{Body, ChatMessage, Entry, Note, SessionKind, ToolCall};
+use holdfast_types::{
+    Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, ToolCall,
+};
 
 use super::said::{is_system, said};
 use crate::{
@@ -39,6 +42,15 @@ pub(super) const LONGEST_QUESTION: usize = 4_000;
 
 /// What stands for the words before a call, where there are none.
 pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
+
+/// A picture that the conversation refers to, loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Picture {
+    /// What its content is known by: [`StoredFile::hash`].
+    pub hash: String,
+    /// The picture.
+    pub image: Image,
+}
 
 /// The conversation since the summary that is in force, all of it, with the places where it may be
 /// cut.
@@ -61,10 +73,17 @@ impl<'j> Conversation<'j> {
     /// Reads it out of a journal, or out of the newest part of one.
     #[must_use]
     pub fn read(journal: &'j [Entry], kind: SessionKind) -> Self {
+        Self::with_pictures(journal, kind, &[])
+    }
+
+    /// The same, with those of its pictures that were loaded.
+    #[must_use]
+    pub fn with_pictures(journal: &'j [Entry], kind: SessionKind, pictures: &'j [Picture]) -> Self {
         let begun = began(journal);
         let (summary, start) = in_force(&journal[begun..]);
         let start = begun + start;
         let mut reader = Reader::new(kind, start, journal.len() - start);
+        reader.pictures = pictures;
         reader.pass_over(&journal[begun..start]);
         for (at, entry) in journal.iter().enumerate().skip(start) {
             reader.take(at, entry);
@@ -121,6 +140,7 @@ struct Reader<'j> {
     ended: bool,
     asked: Option<Asked<'j>>,
     heard: Vec<(i64, &'j Body)>,
+    pictures: &'j [Picture],
 }
 
 /// Calls that wait for their results, and what was said meanwhile.
@@ -128,6 +148,7 @@ struct Asked<'j> {
     calls: &'j [ToolCall],
     begun: BTreeSet<&'j str>,
     results: BTreeMap<&'j str, (&'j str, bool)>,
+    shown: Vec<&'j StoredFile>,
     meanwhile: Vec<ChatMessage>,
 }
 
@@ -142,6 +163,7 @@ impl<'j> Reader<'j> {
             ended: true,
             asked: None,
             heard: Vec::new(),
+            pictures: &[],
         }
     }
 
@@ -182,9 +204,9 @@ impl<'j> Reader<'j> {
                     asked.begun.insert(call);
                 }
             }
-            Entry::Returned { call, output, failed } => {
+            Entry::Returned { call, output, failed, media } => {
                 if let Some(asked) = &mut self.asked {
-                    asked.results.entry(call).or_insert((output, *failed));
+                    asked.take(call, (output, *failed), media);
                 }
             }
             Entry::Noted { note, text, .. } => self.note(at, *note, text),
@@ -267,6 +289,14 @@ impl<'j> Reader<'j> {
             let (call, output) = (call.id.clone(), output.to_owned());
             self.push(None, ChatMessage::Tool { call, output, failed });
         }
+        // No provider's results may all hold pictures; what people show, all take.
+        let images = self.loaded(asked.shown.iter().copied());
+        if !images.is_empty() {
+            let names: Vec<String> =
+                asked.shown.iter().map(|file| line(file.name(), 128)).collect();
+            let text = format!("[pictures of the calls above: {}]", names.join(", "));
+            self.push(None, ChatMessage::User { text, images });
+        }
         for message in asked.meanwhile {
             self.push(None, message);
         }
@@ -280,7 +310,14 @@ impl<'j> Reader<'j> {
         if body.role.as_deref() == Some("assistant") {
             return Some(ChatMessage::assistant(body.text.clone(), Vec::new()));
         }
-        Some(ChatMessage::user(said(body, self.kind)))
+        let files = body.attachments.iter().filter_map(|attachment| attachment.file.as_ref());
+        Some(ChatMessage::User { text: said(body, self.kind), images: self.loaded(files) })
+    }
+
+    fn loaded(&self, files: impl Iterator<Item = &'j StoredFile>) -> Vec<Image> {
+        let picture =
+            |file: &StoredFile| self.pictures.iter().find(|picture| picture.hash == file.hash);
+        files.filter_map(picture).map(|picture| picture.image.clone()).collect()
     }
 
     /// Whether this very message was heard already. The inbox counts upwards, so that the look back
@@ -297,7 +334,24 @@ impl<'j> Reader<'j> {
 
 impl<'j> Asked<'j> {
     const fn new(calls: &'j [ToolCall]) -> Self {
-        Self { calls, begun: BTreeSet::new(), results: BTreeMap::new(), meanwhile: Vec::new() }
+        Self {
+            calls,
+            begun: BTreeSet::new(),
+            results: BTreeMap::new(),
+            shown: Vec::new(),
+            meanwhile: Vec::new(),
+        }
+    }
+
+    /// Takes a result; the first of a call is what counts.
+    fn take(&mut self, call: &'j str, result: (&'j str, bool), media: &'j Media) {
+        if self.results.contains_key(call) {
+            return;
+        }
+        self.results.insert(call, result);
+        if self.calls.iter().any(|asked| asked.id == call) {
+            self.shown.extend(&media.shown);
+        }
     }
 
     fn is_answered(&self) -> bool {

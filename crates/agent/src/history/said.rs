@@ -31,7 +31,10 @@ pub(super) fn said(body: &Body, kind: SessionKind) -> String {
     }
     text.push_str(&body.text);
     for attachment in &body.attachments {
-        let shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
+        let mut shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
+        if let Some(file) = &attachment.file {
+            shown = format!("{shown}, stored as `{}`", line(&file.path, 128));
+        }
         text.push_str(&format!("\n[attached: {shown}]"));
     }
     text

@@ -1,6 +1,8 @@
 //! What is seen of journals of all sorts.
 
-use holdfast_types::{Attachment, Body, Effect, Note, ReplyTo, Sender};
+use holdfast_types::{
+    Attachment, Body, Effect, Image, ImageData, Media, Note, ReplyTo, Sender, StoredFile,
+};
 use proptest::prelude::*;
 
 use super::{
@@ -33,7 +35,7 @@ fn failed(id: &str, output: &str) -> ChatMessage {
 }
 
 fn read(journal: &[Entry]) -> Vec<ChatMessage> {
-    history(journal, SessionKind::Main, PLENTY).messages
+    history(journal, SessionKind::Main, &[], PLENTY).messages
 }
 
 #[test]
@@ -52,7 +54,7 @@ fn commands_and_what_was_before_a_new_beginning_are_no_part_of_it() {
     ];
 
     assert_eq!(read(&journal), [user("who are you?")]);
-    assert_eq!(history(&journal, SessionKind::Main, PLENTY).summary, None);
+    assert_eq!(history(&journal, SessionKind::Main, &[], PLENTY).summary, None);
     assert!(instructions(&journal).is_empty());
     assert_eq!(read(&journal[..3]), [user("hi"), assistant("hello", &[])]);
     assert_eq!(instructions(&journal[..3]), ["Rhyme."]);
@@ -114,7 +116,7 @@ fn in_a_group_the_sender_is_named_and_cannot_forge_a_line() {
     };
     let journal = [by("7", "Ann\nBob"), by("8", "")];
 
-    let group = history(&journal, SessionKind::Group, PLENTY).messages;
+    let group = history(&journal, SessionKind::Group, &[], PLENTY).messages;
 
     assert_eq!(group, [user("Ann Bob: hi"), user("8: hi")]);
     assert_eq!(read(&journal), [user("hi"), user("hi")]);
@@ -122,8 +124,12 @@ fn in_a_group_the_sender_is_named_and_cannot_forge_a_line() {
 
 #[test]
 fn what_belongs_to_a_message_is_said_in_brackets() {
-    let photo =
-        Attachment { kind: "photo".into(), reference: "file-1".into(), name: "cat\n.png".into() };
+    let photo = Attachment {
+        kind: "photo".into(),
+        reference: "file-1".into(),
+        name: "cat\n.png".into(),
+        file: None,
+    };
     let body = Body {
         reply_to: Some(ReplyTo { message_id: "3".into(), text: "which\none?".into() }),
         attachments: vec![photo],
@@ -161,7 +167,7 @@ fn a_seeded_history_keeps_its_roles() {
 fn a_summary_stands_for_what_came_before() {
     let journal = [heard(1, "old"), thought("older", &[]), noted(Note::Summary), heard(2, "new")];
 
-    let seen = history(&journal, SessionKind::Main, PLENTY);
+    let seen = history(&journal, SessionKind::Main, &[], PLENTY);
     assert_eq!(seen.summary, Some(introduced("why")));
     assert_eq!(seen.messages, [user("new")]);
 }
@@ -177,11 +183,11 @@ fn a_summary_leaves_what_it_keeps_to_be_seen_in_order() {
         heard(3, "new"),
     ];
 
-    let seen = history(&journal, SessionKind::Main, PLENTY);
+    let seen = history(&journal, SessionKind::Main, &[], PLENTY);
 
     assert_eq!(seen.summary, Some(introduced("sum")));
     assert_eq!(seen.messages, [user("kept"), assistant("too", &[]), user("new")]);
-    let part = history(&journal[3..], SessionKind::Main, PLENTY);
+    let part = history(&journal[3..], SessionKind::Main, &[], PLENTY);
     assert_eq!(part.messages, [assistant("too", &[]), user("new")]);
 }
 
@@ -197,13 +203,14 @@ fn of_two_summaries_the_one_that_stands_for_more_is_in_force() {
         heard(4, "e"),
     ];
 
-    let seen = history(&journal, SessionKind::Main, PLENTY);
+    let seen = history(&journal, SessionKind::Main, &[], PLENTY);
 
     assert_eq!(seen.summary, Some(introduced("of all")));
     assert_eq!(seen.messages, [user("c"), user("d"), user("e")]);
     let later = history(
         &[journal.as_slice(), &[Entry::summary("newest", 1)]].concat(),
         SessionKind::Main,
+        &[],
         PLENTY,
     );
     assert_eq!(later.summary, Some(introduced("newest")));
@@ -266,8 +273,8 @@ fn a_summary_takes_its_part_of_the_budget() {
     let journal = [heard(1, "a"), thought("b", &[]), heard(2, "c"), Entry::summary("s", 3)];
     let summary = tokens(&introduced("s"));
 
-    let enough = history(&journal, SessionKind::Main, summary + 3);
-    let less = history(&journal, SessionKind::Main, summary + 2);
+    let enough = history(&journal, SessionKind::Main, &[], summary + 3);
+    let less = history(&journal, SessionKind::Main, &[], summary + 2);
 
     assert_eq!((enough.messages.len(), enough.left_out), (3, 0));
     assert_eq!((less.messages, less.left_out), (vec![user("c")], 1));
@@ -286,9 +293,9 @@ fn the_oldest_exchanges_are_left_out_whole() {
         heard(3, "now"),
     ];
 
-    let all = history(&journal, SessionKind::Main, PLENTY);
-    let some = history(&journal, SessionKind::Main, 20);
-    let none = history(&journal, SessionKind::Main, 0);
+    let all = history(&journal, SessionKind::Main, &[], PLENTY);
+    let some = history(&journal, SessionKind::Main, &[], 20);
+    let none = history(&journal, SessionKind::Main, &[], 0);
 
     assert_eq!((all.messages.len(), all.left_out), (7, 0));
     assert_eq!(some.messages, [user("short"), assistant("two", &[]), user("now")]);
@@ -298,12 +305,11 @@ fn the_oldest_exchanges_are_left_out_whole() {
 
 #[test]
 fn a_last_exchange_that_is_too_long_has_its_oldest_outputs_shortened() {
-    let long =
-        |id: &str| Entry::Returned { call: id.into(), output: "x".repeat(8_000), failed: false };
+    let long = |id: &str| Entry::returned(id, "x".repeat(8_000), false);
     let journal =
         [heard(1, "hi"), thought("", &[("a", "read"), ("b", "read")]), long("a"), long("b")];
 
-    let kept = history(&journal, SessionKind::Main, 3_000).messages;
+    let kept = history(&journal, SessionKind::Main, &[], 3_000).messages;
 
     let lengths: Vec<usize> = kept
         .iter()
@@ -334,7 +340,7 @@ proptest! {
         journal in prop::collection::vec(entry(), 0..40),
         budget in 0_usize..60,
     ) {
-        let seen = history(&journal, SessionKind::Main, budget).messages;
+        let seen = history(&journal, SessionKind::Main, &[], budget).messages;
 
         prop_assert!(is_valid(&seen), "{seen:?}");
     }
@@ -357,4 +363,52 @@ proptest! {
             prop_assert_eq!(kept.summary, Some("s"));
         }
     }
+}
+
+fn stored(hash: &str) -> StoredFile {
+    StoredFile {
+        path: format!("media/{hash}.png"),
+        media_type: "image/png".into(),
+        size: 2,
+        hash: hash.into(),
+    }
+}
+
+#[test]
+fn pictures_that_were_loaded_are_shown_where_they_came_and_others_are_named() {
+    let photo = Attachment {
+        kind: "photo".into(),
+        reference: "f".into(),
+        name: String::new(),
+        file: Some(stored("one")),
+    };
+    let body = Body { attachments: vec![photo], ..Body::text("look") };
+    let photographed = Entry::Returned {
+        call: "a".into(),
+        output: "taken".into(),
+        failed: false,
+        media: Media { shown: vec![stored("two"), stored("three")], attached: vec![] },
+    };
+    let journal = [
+        Entry::Heard { seq: 1, body },
+        thought("", &[("a", "browser"), ("b", "read")]),
+        photographed,
+        heard(2, "and?"),
+        returned("b"),
+    ];
+    let image = Image { media_type: "image/png".into(), data: ImageData::Base64("aGk=".into()) };
+    let picture = |hash: &str| Picture { hash: hash.into(), image: image.clone() };
+
+    let pictures = [picture("one"), picture("two")];
+    let seen = history(&journal, SessionKind::Main, &pictures, PLENTY).messages;
+    let blind = history(&journal, SessionKind::Main, &[], PLENTY).messages;
+
+    let shows = |text: &str, images: Vec<Image>| ChatMessage::User { text: text.into(), images };
+    let question = "look\n[attached: photo, stored as `media/one.png`]";
+    assert_eq!(seen[0], shows(question, vec![image.clone()]));
+    assert!(matches!(&seen[3], ChatMessage::Tool { call, .. } if call == "b"), "{seen:?}");
+    let names = "[pictures of the calls above: two.png, three.png]";
+    assert_eq!(seen[4..], [shows(names, vec![image]), ChatMessage::user("and?")]);
+    assert_eq!(blind[0], ChatMessage::user(question));
+    assert_eq!(blind.len(), seen.len() - 1);
 }

@@ -14,6 +14,7 @@ use super::{
     exec::ExecSettings,
     glob,
     layer::Layer,
+    people::People,
     settings::{ChatRule, Policy, Settings},
     sieve::{Binder, Covers, Sieve},
     subject::Subject,
@@ -22,7 +23,7 @@ use super::{
 };
 
 /// The longest list of providers, chats or filters.
-const MOST: usize = 256;
+pub(crate) const MOST: usize = 256;
 
 /// What a behaviour's toolbox need not name: commands, files and the basics (spec TOL-034).
 const ALWAYS: [&str; 8] = [
@@ -51,6 +52,7 @@ pub struct Compiled {
     pub(crate) gates: Gates,
     pub(crate) exec: ExecSettings,
     pub(crate) actions: Actions,
+    pub(crate) people: People,
     warnings: Vec<Warning>,
 }
 
@@ -159,6 +161,7 @@ impl Compiled {
             gates,
             exec: tenant.exec.with(&agent.exec)?,
             actions: tenant.actions.with(&agent.actions)?,
+            people: People::new(tenant, agent)?,
             warnings,
             catalog,
         })

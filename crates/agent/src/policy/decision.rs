@@ -64,6 +64,8 @@ impl Place {
 /// A list that names the only tools there are, and is not a tenant's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum List {
+    /// The agent's own.
+    Own,
     /// The route's or a message's.
     Message,
     /// The behaviour's toolbox.
@@ -75,6 +77,7 @@ pub enum List {
 impl List {
     const fn as_str(self) -> &'static str {
         match self {
+            Self::Own => "the agent's own list of tools",
             Self::Message => "the list that came with the message",
             Self::Toolbox => "the behaviour's toolbox",
             Self::Bundle => "what it was spawned with",

@@ -45,6 +45,26 @@ pub enum Error {
         /// What is written, shortened.
         path: String,
     },
+    /// Somebody is named in a way in which no door names anybody.
+    #[error(
+        "`{person}` in `{at}` is nobody: write the channel and the id there, as in `telegram:12345`, or `api:` and a key's id"
+    )]
+    Person {
+        /// Where it is written.
+        at: String,
+        /// What is written, shortened.
+        person: String,
+    },
+    /// A role cannot be given by a list.
+    #[error("`{role}` in `{at}` is no role to give: {wanted}")]
+    Role {
+        /// Where it is written.
+        at: String,
+        /// What is written, shortened.
+        role: String,
+        /// What to do instead.
+        wanted: &'static str,
+    },
     /// An allow-list's pattern for commands is empty or unreadable.
     #[error("`{pattern}` in `{at}` is no command pattern: write words, as in `git log *`")]
     Command {

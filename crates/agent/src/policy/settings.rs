@@ -99,6 +99,12 @@ pub struct Settings {
     /// What may be run, reached, read and written.
     #[serde(skip_serializing_if = "is_default")]
     pub actions: Actions,
+    /// Whose assistants these are: people as their doors name them, as in `telegram:12345`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub owners: Vec<String>,
+    /// Who has which other role: `admin`, `member`, or one of the tenant's own making.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub roles: BTreeMap<String, Vec<String>>,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

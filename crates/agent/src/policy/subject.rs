@@ -29,6 +29,8 @@ pub struct Subject {
     pub sandbox: SandboxMode,
     /// How many spawns away from a person's session: 0 is that session.
     pub depth: u8,
+    /// The agent's own list of tools; absent is all, empty none.
+    pub tools: Option<Vec<String>>,
     /// What it was spawned with: bundle and white-list together; absent is all.
     pub bundle: Option<Vec<String>>,
     /// The toolbox of the behaviour; absent is all, empty none.
@@ -55,6 +57,7 @@ impl Subject {
             model: None,
             sandbox: SandboxMode::Isolated,
             depth: 0,
+            tools: None,
             bundle: None,
             toolbox: None,
             messages: Vec::new(),
@@ -135,6 +138,23 @@ pub enum Weekday {
     Fri,
     Sat,
     Sun,
+}
+
+impl Weekday {
+    const ALL: [Self; 7] =
+        [Self::Mon, Self::Tue, Self::Wed, Self::Thu, Self::Fri, Self::Sat, Self::Sun];
+}
+
+impl LocalTime {
+    /// The moment so many days after Monday, at this hour and minute; `None` if there is none.
+    #[must_use]
+    pub fn of(days_since_monday: i8, hour: i8, minute: i8) -> Option<Self> {
+        let at =
+            |number: i8, limit: i8| (0..limit).contains(&number).then(|| number.unsigned_abs());
+        let weekday = *Weekday::ALL.get(usize::from(at(days_since_monday, 7)?))?;
+        let minute = u16::from(at(hour, 24)?) * 60 + u16::from(at(minute, 60)?);
+        Some(Self { weekday, minute })
+    }
 }
 
 /// A moment of the week, on the tenant's clock.

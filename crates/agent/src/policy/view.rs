@@ -108,6 +108,9 @@ impl<'c> View<'c> {
         let compiled = self.compiled;
         self.sift(Layer::Agent, &compiled.agent.own);
         self.keep(Layer::Agent, compiled.agent.only.as_ref());
+        if let Some(list) = &subject.tools {
+            self.narrow(Layer::Agent, List::Own, named(&compiled.catalog, list));
+        }
         for list in &subject.messages {
             self.narrow(Layer::Agent, List::Message, named(&compiled.catalog, list));
         }

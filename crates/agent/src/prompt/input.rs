@@ -8,6 +8,7 @@ use holdfast_types::{Entry, SessionKind, ToolSpec};
 
 use crate::{
     bootstrap::{Audience, BootstrapFile, BootstrapName, is_shown},
+    history::Picture,
     subagent::SubagentTask,
 };
 
@@ -18,7 +19,7 @@ pub const INLINE_BUTTONS: &str = "inlineButtons";
 pub const REPLY_TAGS: &str = "replyTags";
 
 /// How much of the prompt there is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PromptMode {
     /// All sections.
     #[default]
@@ -166,7 +167,7 @@ impl<'a> Setting<'a> {
 }
 
 /// What the agent runs in: a white label names its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Product<'a> {
     /// Its name.
     pub name: &'a str,
@@ -186,7 +187,7 @@ impl Product<'_> {
 }
 
 /// A skill that the agent may read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Skill<'a> {
     /// Its name.
     pub name: &'a str,
@@ -197,7 +198,7 @@ pub struct Skill<'a> {
 }
 
 /// The sandbox that tools run in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Sandbox<'a> {
     /// What it is called: a logical name, never a host's.
     pub container: Option<&'a str>,
@@ -208,7 +209,7 @@ pub struct Sandbox<'a> {
 }
 
 /// What a sandbox may do with the workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkspaceAccess {
     /// Nothing: it is not there.
     None,
@@ -219,7 +220,7 @@ pub enum WorkspaceAccess {
 }
 
 /// A short name of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ModelAlias<'a> {
     /// The short name.
     pub alias: &'a str,
@@ -242,13 +243,23 @@ pub struct Moment<'a> {
     pub runtime: Option<Runtime<'a>>,
     /// What a subagent was made for.
     pub task: Option<SubagentTask<'a>>,
+    /// Pictures of the conversation that were loaded, so that the model sees them.
+    pub pictures: &'a [Picture],
 }
 
 impl<'a> Moment<'a> {
     /// This moment, and nothing else yet.
     #[must_use]
     pub const fn at(now: &'a str) -> Self {
-        Self { now, skills: &[], channel: None, reactions: None, runtime: None, task: None }
+        Self {
+            now,
+            skills: &[],
+            channel: None,
+            reactions: None,
+            runtime: None,
+            task: None,
+            pictures: &[],
+        }
     }
 }
 

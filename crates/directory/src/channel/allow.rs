@@ -70,6 +70,13 @@ impl Entry {
 }
 
 impl AllowList {
+    /// Whether the list names a sender, and not only everybody.
+    #[must_use]
+    pub fn names(&self, id: &str, name: &str) -> bool {
+        let named = self.0.iter().filter(|entry| !matches!(entry, Entry::Everybody));
+        named.into_iter().any(|entry| entry.matches(id, name))
+    }
+
     /// Whether a sender may; `name` is empty for one who has none.
     #[must_use]
     pub fn allows(&self, id: &str, name: &str) -> bool {
@@ -110,6 +117,13 @@ mod tests {
         ] {
             assert_eq!(list(json!([entry])).allows("7", "anna"), allows, "{entry}");
         }
+    }
+
+    #[test]
+    fn a_star_names_nobody() {
+        assert!(!list(json!(["*"])).names("7", "anna"));
+        assert!(list(json!(["*", 7])).names("7", ""));
+        assert!(!list(json!(["*", 7])).names("8", ""));
     }
 
     #[test]

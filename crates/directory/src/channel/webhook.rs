@@ -12,10 +12,11 @@ use super::{
 };
 use crate::web;
 
-const FIELDS: [Field; 3] = [
+const FIELDS: [Field; 4] = [
     ("url", "an address: \"https://example.com/replies\""),
     ("allow", "a list of senders, or [\"*\"]: [\"anna\"]"),
     ("tolerance", "seconds, 1 to 3600"),
+    ("actions", "true, if the receiver understands `action`"),
 ];
 
 /// The fewest bytes of a secret.
@@ -34,11 +35,13 @@ pub struct WebhookSettings {
     pub allow: AllowList,
     /// How old a signature may be, in seconds.
     tolerance: u64,
+    /// Whether the receiver understands more than texts.
+    pub actions: bool,
 }
 
 impl Default for WebhookSettings {
     fn default() -> Self {
-        Self { url: None, allow: AllowList::default(), tolerance: 300 }
+        Self { url: None, allow: AllowList::default(), tolerance: 300, actions: false }
     }
 }
 

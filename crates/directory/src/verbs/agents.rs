@@ -65,8 +65,8 @@ impl Directory {
         actor: Actor,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        new.check()?;
         let mut tx = self.change(tenant).await?;
+        self.check_agent(&mut tx, &new).await?;
         check_room("agents", store::agents::count(&mut tx).await?, MOST)?;
         if new.is_default {
             store::agents::clear_default(&mut tx).await?;
@@ -91,10 +91,10 @@ impl Directory {
         name_or_id: &str,
         new: NewAgent,
     ) -> Result<Agent, Error> {
-        new.check()?;
         let missing = || Error::not_found("agent", name_or_id);
         let wanted = Wanted::parse(name_or_id).ok_or_else(missing)?;
         let mut tx = self.change(tenant).await?;
+        self.check_agent(&mut tx, &new).await?;
         let old = store::agents::find(&mut tx, &wanted).await?.ok_or_else(missing)?;
         if new.is_default && !old.is_default {
             store::agents::clear_default(&mut tx).await?;

@@ -2,7 +2,11 @@
 
 mod accounts;
 mod agents;
+mod catalogue;
+mod credentials;
 mod keys;
+mod mcp_servers;
+mod policies;
 mod providers;
 mod routing;
 mod tenants;

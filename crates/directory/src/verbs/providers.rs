@@ -1,12 +1,15 @@
 //! Providers: where models are, and which one an agent uses.
 
-use holdfast_types::{ModelId, TenantId};
+use holdfast_llm::Catalogue;
+use holdfast_pg::TenantTx;
+use holdfast_types::TenantId;
 use secrecy::{ExposeSecret as _, SecretString};
+use tracing::warn;
 
-use super::check_room;
+use super::{catalogue::known, check_room, credentials::now};
 use crate::{
-    Actor, Agent, Directory, Error, ModelChoice, NewProvider, Provider, ProviderKind, Purpose,
-    provider::DEMO, store, tenant::check_name,
+    Actor, Agent, Directory, Error, Keys, ModelChoice, ModelSetup, NewProvider, OWN_KEY, Provider,
+    ProviderKind, Purpose, catalogue::resolve, provider::DEMO, store, tenant::check_name,
 };
 
 const MOST: i64 = 50;
@@ -68,6 +71,10 @@ impl Directory {
             default_model: new.default_model,
         };
         store::providers::put(&mut tx, &provider, sealed.as_deref()).await?;
+        if sealed.is_some() {
+            // What went wrong went wrong with the key before.
+            store::credentials::forget(&mut tx, &provider.name, OWN_KEY, now()).await?;
+        }
         store::audit::record(&mut tx, actor, "provider.put", &provider.name).await?;
         tx.commit().await?;
         Ok(provider)
@@ -101,15 +108,58 @@ impl Directory {
     /// If its provider is not set up, or the provider's key cannot be unsealed.
     pub async fn model(&self, tenant: TenantId, agent: &Agent) -> Result<ModelChoice, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let model = match &agent.model {
-            Some(model) => Some(model.clone()),
-            None => store::providers::default_model(&mut tx).await?,
-        };
-        let model = model.unwrap_or_else(|| format!("{DEMO}:{DEMO}"));
-        let model: ModelId = model.parse().map_err(|error: holdfast_types::InvalidModelId| {
-            Error::corrupt("model's name", error)
-        })?;
-        let provider = match store::providers::get(&mut tx, model.provider()).await? {
+        let extras = store::catalogue::extras(&mut tx, agent.id).await?;
+        let model = first_model(&mut tx, agent).await?;
+        let choice = self.choose(&mut tx, &known(extras.supplement), &model).await?;
+        tx.commit().await?;
+        Ok(choice)
+    }
+
+    /// All that an agent needs to think: its model, those that stand in for it, what is known of
+    /// them and what it may use.
+    ///
+    /// A fallback that cannot be used is left out.
+    ///
+    /// # Errors
+    ///
+    /// If its own model's provider is not set up, or a key cannot be unsealed.
+    pub async fn model_setup(&self, tenant: TenantId, agent: &Agent) -> Result<ModelSetup, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let extras = store::catalogue::extras(&mut tx, agent.id).await?;
+        let catalogue = known(extras.supplement);
+        let model = first_model(&mut tx, agent).await?;
+        let mut choices = vec![self.choose(&mut tx, &catalogue, &model).await?];
+        for fallback in &agent.settings.fallbacks {
+            match self.choose(&mut tx, &catalogue, fallback).await {
+                Ok(choice) => choices.push(choice),
+                Err(error @ (Error::NoProvider { .. } | Error::Invalid(_))) => {
+                    warn!(error = &error as &dyn std::error::Error, "a fallback is left out");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        tx.commit().await?;
+        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets })
+    }
+
+    /// The model of that name, and how to reach it.
+    async fn choose(
+        &self,
+        tx: &mut TenantTx,
+        catalogue: &Catalogue,
+        name: &str,
+    ) -> Result<ModelChoice, Error> {
+        let mut model = resolve(catalogue, name)?;
+        let mut found = store::providers::get(tx, model.provider()).await?;
+        let usual = catalogue.usual_provider(model.provider());
+        if found.is_none() && usual != model.provider() {
+            // `google:gemini-3` where the provider was set up as `gemini`.
+            found = store::providers::get(tx, usual).await?;
+            if found.is_some() {
+                model = resolve(catalogue, &format!("{usual}:{}", model.id()))?;
+            }
+        }
+        let provider = match found {
             Some(provider) => provider,
             None if model.provider() == DEMO => Provider {
                 name: DEMO.to_owned(),
@@ -123,20 +173,34 @@ impl Directory {
                 return Err(Error::NoProvider { model: model.to_string(), provider });
             }
         };
+        let (kind, base_url) = (provider.kind, provider.base_url);
+        if kind == ProviderKind::Demo {
+            let keys = Keys::default();
+            return Ok(ModelChoice { model, kind, base_url, api_key: None, keys });
+        }
         let sealed = match provider.has_key {
-            true => store::providers::api_key(&mut tx, &provider.name).await?,
+            true => store::providers::api_key(tx, &provider.name).await?,
             false => None,
         };
         let api_key = match sealed {
             Some(sealed) => {
-                let data_key = self.data_key(&mut tx).await?;
+                let data_key = self.data_key(tx).await?;
                 let key = data_key.open(Purpose::ProviderKey(&provider.name), &sealed)?;
                 let key = String::from_utf8(key).map_err(|_| Error::Sealed("a provider's key"))?;
                 Some(SecretString::from(key))
             }
             None => None,
         };
-        tx.commit().await?;
-        Ok(ModelChoice { model, kind: provider.kind, base_url: provider.base_url, api_key })
+        let keys = self.keys_of(tx, &provider.name, api_key.as_ref()).await?;
+        Ok(ModelChoice { model, kind, base_url, api_key, keys })
     }
+}
+
+/// The name of the model that an agent asks first.
+async fn first_model(tx: &mut TenantTx, agent: &Agent) -> Result<String, Error> {
+    let model = match &agent.model {
+        Some(model) => Some(model.clone()),
+        None => store::providers::default_model(tx).await?,
+    };
+    Ok(model.unwrap_or_else(|| format!("{DEMO}:{DEMO}")))
 }

@@ -2,6 +2,7 @@
 
 use holdfast_directory::{Actor, Identity, NewBinding, NewRule, TenantChanges};
 use holdfast_types::KeyId;
+use serde_json::json;
 
 use crate::world::{World, account, agent, key, provider};
 
@@ -31,6 +32,8 @@ async fn every_change_is_recorded_with_its_actor_and_subject() {
     let ann = Identity { channel: "x".into(), peer: "7".into(), canonical: "ann".into() };
     directory.put_identity(t, by, ann).await.unwrap();
     directory.delete_identity(t, by, "x", "7").await.unwrap();
+    directory.put_policy(t, by, None, None, &json!({"deny": ["exec"]})).await.unwrap();
+    directory.put_policy(t, by, Some(coach.id), Some(0), &json!({})).await.unwrap();
     directory.delete_agent(t, by, "coach").await.unwrap();
 
     let log = world.audit(t).await;
@@ -51,6 +54,8 @@ async fn every_change_is_recorded_with_its_actor_and_subject() {
         ("rules.put", "1".to_owned()),
         ("identity.put", "x:7".to_owned()),
         ("identity.delete", "x:7".to_owned()),
+        ("policy.put", t.to_string()),
+        ("policy.put", coach.id.to_string()),
         ("agent.delete", coach.id.to_string()),
     ];
     assert_eq!(log.len(), expected.len());

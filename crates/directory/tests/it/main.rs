@@ -7,6 +7,7 @@ mod audit;
 mod isolation;
 mod keys;
 mod models;
+mod policies;
 mod routing;
 mod sealing;
 mod tenants;

@@ -44,6 +44,7 @@ async fn replies(world: &World, texts: &[&str]) -> anyhow::Result<holdfast_types
         .map(|text| NewDelivery {
             target: ada.target(),
             text: (*text).to_owned(),
+            act: None,
             id: DeliveryId::generate(),
         })
         .collect();

@@ -152,7 +152,12 @@ async fn a_reply_that_is_enqueued_twice_under_one_id_is_one_delivery() -> anyhow
     ada.say("s", "k1", "hello").await?;
     let claim = world.claim_one().await?;
 
-    let reply = NewDelivery { target: ada.target(), text: "hi".into(), id: DeliveryId::generate() };
+    let reply = NewDelivery {
+        target: ada.target(),
+        text: "hi".into(),
+        act: None,
+        id: DeliveryId::generate(),
+    };
     for _ in 0..2 {
         let append = Append {
             run: Some(RunId::generate()),

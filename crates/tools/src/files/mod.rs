@@ -9,6 +9,7 @@
 //! | `edit` | writes | one place, found by its text |
 //! | `apply_patch` | writes | many places, all or none |
 //! | `delete_file` | writes | takes one away |
+//! | `send_file` | writes | sends one with the answer |
 //!
 //! **What can go wrong.** Two conversations may change one file: every change
 //! says on which content it is based, and one based on another is refused, so
@@ -27,6 +28,7 @@ mod near;
 mod patch;
 mod path;
 mod read;
+mod send;
 mod write;
 
 use std::{fmt::Write as _, future::Future, sync::Arc};
@@ -40,6 +42,7 @@ pub use list::ListFiles;
 pub use patch::ApplyPatch;
 pub use path::{MOST_PATH, file_path};
 pub use read::Read;
+pub use send::{MOST_SENT, SendFile, stored_file};
 pub use write::Write;
 
 use crate::{Call, Output, Registry, ToolError};
@@ -177,7 +180,8 @@ impl Registry {
             .with(AppendFile(Arc::clone(&files)))
             .with(Edit(Arc::clone(&files)))
             .with(ApplyPatch(Arc::clone(&files)))
-            .with(DeleteFile(files))
+            .with(DeleteFile(Arc::clone(&files)))
+            .with(SendFile(files))
     }
 }
 

@@ -159,6 +159,71 @@ fn the_model_reads_the_doc_comments() {
     assert_eq!(spec.input.get("title"), None);
 }
 
+/// A tool that a server brings.
+struct Brings(&'static str, Effect);
+
+impl Dynamic for Brings {
+    fn spec(&self) -> ToolSpec {
+        let input = json!({ "type": "object", "properties": {} });
+        ToolSpec { name: self.0.to_owned(), description: "Frob the widget.".to_owned(), input }
+    }
+
+    fn effect(&self) -> Effect {
+        self.1
+    }
+
+    fn call(&self, _: Call, input: Value) -> crate::Made<'_> {
+        Box::pin(async move { Ok(format!("frobbed {input}").into()) })
+    }
+}
+
+fn joined(tools: Vec<Brings>, away: &[(&str, &str)]) -> Registry {
+    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Dynamic>).collect();
+    let away = away
+        .iter()
+        .map(|(prefix, why)| Away { prefix: (*prefix).to_owned(), why: (*why).to_owned() });
+    let brought = Brought { tools, away: away.collect(), unseen: false };
+    self::tools().disclosing(["exec"]).joined_by(brought)
+}
+
+#[tokio::test]
+async fn what_others_bring_is_found_described_and_called_like_any_tool() {
+    let tools = joined(vec![Brings("mcp_x_frob", Effect::Reads)], &[]);
+    let ask = |name, input| tools.call(call(), name, input);
+
+    assert_eq!(
+        said(ask(SEARCH, r#"{"query":"widget"}"#).await),
+        "- mcp_x_frob: Frob the widget.\n"
+    );
+    assert!(said(ask(DESCRIBE, r#"{"name":"mcp_x_frob"}"#).await).contains("Frob the widget."));
+    assert_eq!(said(ask("mcp_x_frob", r#"{"a":1}"#).await), r#"frobbed {"a":1}"#);
+    assert_eq!(tools.effect("mcp_x_frob"), Effect::Reads);
+    assert!(tools.is_brought("mcp_x_frob") && !tools.is_brought("exec"));
+    let only = Call { allowed: Allowed::only(["repeat"]), ..call() };
+    assert!(tell(tools.call(only, "mcp_x_frob", "{}").await).contains("not one of yours"));
+}
+
+#[test]
+fn what_others_bring_takes_no_tools_place_by_any_of_its_names() {
+    let names = ["repeat", "exec", "bash", "run_command", SEARCH];
+    let tools = joined(names.map(|name| Brings(name, Effect::Reads)).into(), &[]);
+
+    assert_eq!(tools.specs().len(), 2, "{tools:?}");
+    assert!(names.iter().all(|name| !tools.is_brought(name)));
+    assert_eq!(tools.effect("exec"), Effect::Acts);
+}
+
+#[tokio::test]
+async fn what_cannot_be_had_is_told_of_and_never_silently_missing() {
+    let tools = joined(Vec::new(), &[("mcp_x_", "the MCP server `x` does not answer")]);
+    let ask = |name, input| tools.call(call(), name, input);
+
+    assert_eq!(tell(ask("mcp_x_frob", "{}").await), "the MCP server `x` does not answer");
+    let found = said(ask(SEARCH, r#"{"query":"widget"}"#).await);
+    assert!(found.ends_with("\nNot to be had now: the MCP server `x` does not answer"), "{found}");
+    assert!(tell(ask("mcp_y_frob", "{}").await).starts_with("there is no tool"));
+}
+
 proptest! {
     #[test]
     fn an_alias_has_the_effect_and_the_visibility_of_its_tool(

@@ -56,18 +56,21 @@ impl Lookup for System {
 
 /// Why an address is not fetched. The texts are for the model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refused {
+pub enum Refused {
+    /// It is none.
     #[error("`{0}` is no address of the web: write `https://host/path`")]
     Url(String),
+    /// It holds credentials.
     #[error("an address with a user name or a password is not fetched: leave them out")]
     Credentials,
+    /// It leads to where only we can go.
     #[error("`{0}` is not on the public internet, and is not fetched")]
     Private(String),
 }
 
 /// The clients, and which of them an address is for.
 #[derive(Clone)]
-pub(super) struct Guard {
+pub struct Guard {
     guarded: Client,
     /// For the addresses that the operator listed.
     open: Client,
@@ -75,6 +78,16 @@ pub(super) struct Guard {
 }
 
 impl Guard {
+    /// A guard that resolves names as this machine does, and lets these through wherever they
+    /// lead: `host:port`, or `host` for any port.
+    ///
+    /// # Errors
+    ///
+    /// If this machine has no root certificates.
+    pub fn of_system(allow: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
+        Ok(Self::new(allow, Arc::new(System))?)
+    }
+
     /// A guard that lets these through wherever they lead: `host:port`, or `host` for any port.
     ///
     /// # Errors
@@ -98,16 +111,24 @@ impl Guard {
         Ok(Self { guarded: client(true)?, open: client(false)?, allow: Arc::new(allow) })
     }
 
-    /// The address that a model means, which may leave out `https://`.
-    pub(super) fn parse(said: &str) -> Result<Url, Refused> {
+    /// The address that somebody means, who may leave out `https://`.
+    ///
+    /// # Errors
+    ///
+    /// If it is none.
+    pub fn parse(said: &str) -> Result<Url, Refused> {
         let said = said.trim();
         let whole = if said.contains("://") { said.to_owned() } else { format!("https://{said}") };
         Url::parse(&whole).map_err(|_| Refused::Url(shown(said)))
     }
 
     /// The client that may fetch an address. For one without a name this is the whole check; a
-    /// name is checked when the client resolves it.
-    pub(super) fn client(&self, url: &Url) -> Result<&Client, Refused> {
+    /// name is checked when the client resolves it. The client follows no redirects.
+    ///
+    /// # Errors
+    ///
+    /// If it may not be fetched.
+    pub fn client(&self, url: &Url) -> Result<&Client, Refused> {
         let is_web = matches!(url.scheme(), "http" | "https");
         let Some(host) = url.host_str().filter(|host| is_web && !host.is_empty()) else {
             return Err(Refused::Url(shown(url.as_str())));

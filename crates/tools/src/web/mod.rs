@@ -21,6 +21,7 @@ mod search;
 use serde::{Deserialize, Serialize};
 
 pub use fetch::WebFetch;
+pub use guard::{Guard, Refused};
 pub use search::{
     DuckDuckGo, Keyed, Perplexity, Provider as SearchProvider, Search, Searxng, WebSearch,
 };

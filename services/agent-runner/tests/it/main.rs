@@ -7,13 +7,19 @@
 )]
 
 mod answering;
+mod budgets;
+mod catalogue;
 mod commands;
 mod compacting;
 mod failing;
 mod gated;
 mod holding;
 mod idling;
+mod keys;
+mod mcp;
+mod media;
 mod outages;
+mod policy;
 mod queueing;
 mod shell;
 mod subagents;

@@ -347,3 +347,10 @@ pub fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
 fn kek() -> secrecy::SecretString {
     STANDARD.encode([7_u8; 32]).into()
 }
+
+impl World {
+    /// Empties this test's corner of Redis; says how much was in it.
+    pub async fn flush_redis(&self) -> anyhow::Result<u64> {
+        self.redis.flush().await
+    }
+}

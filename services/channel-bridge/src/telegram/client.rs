@@ -5,7 +5,7 @@
 
 use std::{fmt, time::Duration};
 
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, StatusCode, multipart::Form};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -186,6 +186,38 @@ impl Bot {
     /// If the call comes to nothing.
     pub async fn delete_webhook(&self) -> Result<(), CallError> {
         self.call::<bool>("deleteWebhook", &json!({}), PATIENCE).await.map(drop)
+    }
+
+    /// Calls a method with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn method<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        params: &Value,
+    ) -> Result<T, CallError> {
+        self.call(method, params, PATIENCE).await
+    }
+
+    /// Calls a method with a form, which may hold files.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn post_form<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        form: Form,
+        patience: Duration,
+    ) -> Result<T, CallError> {
+        let url = format!("{}/{method}", self.base.expose_secret());
+        let sent = self.http.post(url).timeout(patience).multipart(form).send().await;
+        let response = sent.map_err(|error| lost(&error.without_url()))?;
+        let status = response.status();
+        let body = read(response).await?;
+        answer(status, &body)
     }
 
     async fn call<T: DeserializeOwned>(

@@ -63,11 +63,12 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
         return Verdict::Ignore("content");
     }
     let silent = is_group && settings.groups.mention_only && !is_mentioned(&message, me);
+    let is_listed = settings.allow.names(&author.id, &author.username);
     Verdict::Take(Box::new(request(
         &message,
         author,
         attachments,
-        Kind { is_group, is_edit, silent },
+        Kind { is_group, is_edit, silent, is_listed },
     )))
 }
 
@@ -76,6 +77,7 @@ struct Kind {
     is_group: bool,
     is_edit: bool,
     silent: bool,
+    is_listed: bool,
 }
 
 fn request(
@@ -118,6 +120,7 @@ fn request(
         // Among several people it should be seen whom the answer is for.
         reply_to: if kind.is_group { id.to_string() } else { String::new() },
         silent: kind.silent,
+        sender_listed: kind.is_listed,
         sent_at: Some(prost_types::Timestamp { seconds: moment, nanos: 0 }),
         ..AcceptRequest::default()
     }
@@ -268,6 +271,7 @@ mod tests {
                 text: "hi".into(),
                 platform_message_id: "3".into(),
                 reply_chat: "7".into(),
+                sender_listed: true,
                 sent_at: Some(prost_types::Timestamp { seconds: 1000, nanos: 0 }),
                 ..AcceptRequest::default()
             }

@@ -9,9 +9,10 @@ use holdfast_pg::Pools;
 use holdfast_session::{Completion, DeliveryView, NewDelivery, NewMessage, Outcome, Sessions};
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, SessionKey,
-    Source, Target, TenantId, Usage, Wait,
+    AccountId, Act, AgentId, AgentName, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId,
+    SessionKey, Source, Target, TenantId, Usage, Wait,
 };
+use holdfast_workspace::Workspaces;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::{
@@ -33,6 +34,7 @@ pub struct World {
     pub telegram: FakeTelegram,
     pub gateway: FakeGateway,
     pub config: Config,
+    pub files: Workspaces,
     sessions: Sessions,
     bus: Bus,
     _database: Database,
@@ -87,6 +89,7 @@ impl World {
             directory,
             telegram,
             gateway,
+            files: Workspaces::new(pools.clone()),
             sessions: Sessions::new(pools),
             bus: Bus::connect(&config.nats, "test").await.unwrap(),
             config,
@@ -141,6 +144,21 @@ impl World {
     }
 
     pub async fn reply_of(&self, tenant: TenantId, target: Target, text: &str) -> DeliveryId {
+        self.send_of(tenant, target, text, None).await
+    }
+
+    /// What a runner does when an agent has done something on a channel.
+    pub async fn act(&self, target: Target, text: &str, act: Act) -> DeliveryId {
+        self.send_of(self.tenant, target, text, Some(act)).await
+    }
+
+    async fn send_of(
+        &self,
+        tenant: TenantId,
+        target: Target,
+        text: &str,
+        act: Option<Act>,
+    ) -> DeliveryId {
         let agent = AgentName::new("main");
         let message = NewMessage {
             key: SessionKey::api(&agent, &target.chat).unwrap(),
@@ -165,7 +183,12 @@ impl World {
             outcome: Outcome::Completed,
             reason: None,
             reply: None,
-            deliveries: vec![NewDelivery { target: target.clone(), text: text.to_owned(), id }],
+            deliveries: vec![NewDelivery {
+                target: target.clone(),
+                text: text.to_owned(),
+                act,
+                id,
+            }],
             usage: Usage::default(),
             model: "demo:test".into(),
             steps: 1,

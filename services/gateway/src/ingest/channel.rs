@@ -9,7 +9,7 @@ use holdfast_types::{
     TenantId,
 };
 
-use super::{Ingest, Taken, debounce, idem_key, text};
+use super::{Ingest, Taken, debounce, idem_key, of_sender, text};
 use crate::{
     Error,
     routing::{self, Inbound},
@@ -129,6 +129,7 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
             kind: text::short(&file.kind, LONGEST_NAME),
             reference: text::short(&file.reference, LONGEST_QUOTE),
             name: text::short(&file.name, LONGEST_NAME),
+            file: None,
         })
         .collect();
     // A person's message is not refused for a stray NUL that their platform let through.
@@ -139,7 +140,10 @@ fn body(request: &pb::AcceptRequest, text_limit: usize) -> Result<Body, Error> {
     };
     let sender = text::given(&request.sender_id, LONGEST_NAME);
     let answered = text::given(&request.reply_to_message_id, LONGEST_NAME);
+    let channel = request.channel.trim().to_lowercase();
+    let author = of_sender(&channel, sender.as_deref(), request.sender_listed);
     Ok(Body {
+        author: Some(author),
         text: said,
         sender: sender
             .map(|id| Sender { id, name: text::short(&request.sender_name, LONGEST_NAME) }),

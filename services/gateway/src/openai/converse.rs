@@ -150,6 +150,7 @@ impl OpenAi {
         let mode = QueueMode::Followup;
         let template = NewMessage { label, mode, ..message(caller, place, Body::default()) };
 
+        let author = template.body.author.clone();
         let mut messages = Vec::with_capacity(turns.len() + 1);
         for (n, turn) in folded(turns).into_iter().enumerate() {
             let role = Some(word(turn.role).to_owned());
@@ -158,14 +159,15 @@ impl OpenAi {
                 Err(Error::Empty) => continue,
                 text => text?,
             };
-            let body = Body { role, silent: true, ..Body::text(text) };
+            let body = Body { role, silent: true, author: author.clone(), ..Body::text(text) };
             messages.push(NewMessage {
                 body,
                 idem_key: format!("{seeds_key}:{n}"),
                 ..template.clone()
             });
         }
-        messages.push(NewMessage { body: Body::text(last), idem_key: key, ..template });
+        let body = Body { author, ..Body::text(last) };
+        messages.push(NewMessage { body, idem_key: key, ..template });
         Ok(messages)
     }
 }

@@ -8,7 +8,10 @@ use axum::{
 };
 use holdfast_session::Outcome;
 use holdfast_types::{Fault, Kind};
-use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use http::{
+    HeaderValue, StatusCode,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
 use serde::Serialize;
 
 use crate::{Error, follow::Finished};
@@ -100,7 +103,7 @@ impl Refusal {
         let path: String = path.chars().take(80).collect();
         let message = format!(
             "there is no `{method} {path}`: there are `POST /v1/chat/completions`, \
-             `POST /v1/responses` and `GET /v1/models`"
+             `POST /v1/responses`, `GET /v1/models` and `POST /mcp`"
         );
         Self::new(StatusCode::NOT_FOUND, INVALID, message).code("unknown_url")
     }
@@ -215,6 +218,10 @@ impl IntoResponse for Refusal {
             let seconds = after.as_millis().div_ceil(1000).max(1);
             let seconds = u64::try_from(seconds).unwrap_or(u64::MAX);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let bearer = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, bearer);
         }
         response
     }

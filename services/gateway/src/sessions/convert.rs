@@ -58,8 +58,12 @@ pub fn entry(view: EntryView) -> pb::Entry {
             (text, json!({"calls": calls, "usage": usage, "model": model}))
         }
         Entry::Called { call, effect } => (String::new(), json!({"call": call, "effect": effect})),
-        Entry::Returned { call, output, failed } => {
-            (output, json!({"call": call, "failed": failed}))
+        Entry::Returned { call, output, failed, media } => {
+            let mut detail = json!({"call": call, "failed": failed});
+            if !media.is_empty() {
+                detail["media"] = serde_json::to_value(media).unwrap_or_default();
+            }
+            (output, detail)
         }
         Entry::Noted { note, text, .. } => (text, json!({"note": note})),
     };
@@ -173,7 +177,7 @@ mod tests {
             model: "demo:demo".into(),
             carry: None,
         };
-        let returned = Entry::Returned { call: "c1".into(), output: "42".into(), failed: true };
+        let returned = Entry::returned("c1", "42", true);
         let heard = Entry::Heard { seq: 1, body };
         let called = Entry::Called { call: "c1".into(), effect: Effect::Acts };
         let noted = Entry::noted(Note::Failed, "why");

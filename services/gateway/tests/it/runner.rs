@@ -15,7 +15,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, Delta, DeltaBody};
+use holdfast_bus::{Bus, Delta, DeltaBody, McpProbed, McpProbedTool};
 use holdfast_session::{
     Append, Claim, Completion, Error, Loaded, NewDelivery, Outcome, Sessions, Waiting,
 };
@@ -30,13 +30,25 @@ const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
 pub struct Runner {
     held: Arc<Semaphore>,
     _claims: AbortOnDropHandle<()>,
+    _probes: AbortOnDropHandle<()>,
+}
+
+/// Finds one tool at each server, which is called as the server.
+async fn probes(bus: Bus) {
+    let Ok(mut probes) = bus.mcp_probes().await else { return };
+    while let Some(asked) = probes.next().await {
+        let tool = McpProbedTool { name: asked.probe.server.clone(), ..McpProbedTool::default() };
+        asked.answer(&McpProbed { tools: vec![tool], error: None }).await;
+    }
 }
 
 impl Runner {
     pub fn start(sessions: Sessions, bus: Bus) -> Self {
         let held = Arc::new(Semaphore::new(0));
+        let probes = AbortOnDropHandle::new(tokio::spawn(probes(bus.clone())));
         let work = Work { sessions, bus, held: Arc::clone(&held), id: RunnerId::generate() };
-        Self { held, _claims: AbortOnDropHandle::new(tokio::spawn(work.claim())) }
+        let claims = AbortOnDropHandle::new(tokio::spawn(work.claim()));
+        Self { held, _claims: claims, _probes: probes }
     }
 
     /// Lets so many held messages be answered.
@@ -153,8 +165,12 @@ impl Work {
         let seqs: Vec<i64> = seen.iter().map(|row| row.seq).collect();
         let reason = (outcome != Outcome::Completed).then(|| "test".to_owned());
         let target = seen.iter().rev().find_map(|row| row.target.clone());
-        let delivery =
-            |target| NewDelivery { target, text: text.clone(), id: DeliveryId::generate() };
+        let delivery = |target| NewDelivery {
+            target,
+            text: text.clone(),
+            act: None,
+            id: DeliveryId::generate(),
+        };
         let deliveries = target.map(delivery).into_iter().collect();
         let completion = Completion {
             run: told.run,

@@ -9,6 +9,7 @@ mod fairness;
 mod idle;
 mod memory;
 mod start;
+mod thinking;
 mod throughput;
 mod turn;
 mod wake;
@@ -42,19 +43,22 @@ pub enum Section {
     Claim,
     /// A command in the sandbox, and laying out its files
     Commands,
+    /// What is done before a model is asked: its instructions, the policy, the request
+    Thinking,
     /// A minute of nothing
     Idle,
 }
 
 impl Section {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
         Self::Turn,
         Self::Throughput,
         Self::Cost,
+        Self::Thinking,
         Self::Wake,
         Self::Crowd,
         Self::Fairness,
@@ -78,6 +82,7 @@ impl Section {
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
             Self::Commands => "commands",
+            Self::Thinking => "before a model is asked",
             Self::Idle => "an idle mesh",
         }
     }
@@ -96,6 +101,7 @@ impl Section {
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,
+            Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,
         }
     }

@@ -70,16 +70,25 @@ impl Models {
         self.0.iter().map(|(model, url, _)| (*model, url.clone()))
     }
 
+    /// How long the last request to this one was, in bytes.
+    pub async fn last_size(&self, model: Model) -> anyhow::Result<usize> {
+        let (_, url, _) = self.0.iter().find(|(of, ..)| *of == model).context("no such model")?;
+        Ok(readiness::get(address(url)?, "/size").await?.1.trim().parse()?)
+    }
+
     /// How many requests all of them have got so far.
     pub async fn requests(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for (_, url, _) in &self.0 {
-            let authority = url.trim_start_matches("http://").trim_end_matches("/v1");
-            let at: SocketAddr = authority.parse()?;
-            sum += readiness::get(at, "/count").await?.1.trim().parse::<u64>()?;
+            sum += readiness::get(address(url)?, "/count").await?.1.trim().parse::<u64>()?;
         }
         Ok(sum)
     }
+}
+
+/// Where the server of this base URL listens.
+fn address(url: &str) -> anyhow::Result<SocketAddr> {
+    Ok(url.trim_start_matches("http://").trim_end_matches("/v1").parse()?)
 }
 
 /// The URL that the process prints first.

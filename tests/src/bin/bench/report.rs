@@ -29,6 +29,9 @@ pub struct Line {
 /// What a figure counts.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub enum Unit {
+    /// Microseconds.
+    #[serde(rename = "µs")]
+    Micros,
     /// Milliseconds.
     #[serde(rename = "ms")]
     Millis,
@@ -38,6 +41,9 @@ pub enum Unit {
     /// Turns in a second.
     #[serde(rename = "/s")]
     PerSecond,
+    /// 1024 bytes.
+    #[serde(rename = "KB")]
+    Kilobytes,
     /// 1024² bytes.
     #[serde(rename = "MB")]
     Megabytes,
@@ -71,6 +77,11 @@ impl Line {
     /// A time in milliseconds.
     pub fn millis(what: impl Into<String>, time: Duration) -> Self {
         Self::new(what, time.as_secs_f64() * 1000.0, Unit::Millis)
+    }
+
+    /// A time in microseconds.
+    pub fn micros(what: impl Into<String>, time: Duration) -> Self {
+        Self::new(what, time.as_secs_f64() * 1_000_000.0, Unit::Micros)
     }
 
     /// A number of things.
@@ -172,10 +183,12 @@ impl Report {
 impl Unit {
     fn show(self, value: f64) -> String {
         match self {
+            Self::Micros => format!("{value:.2} µs"),
             Self::Millis if value < 10.0 => format!("{value:.2} ms"),
             Self::Millis => format!("{value:.1} ms"),
             Self::Seconds => format!("{value:.2} s"),
             Self::PerSecond => format!("{value:.0} /s"),
+            Self::Kilobytes => format!("{value:.1} KB"),
             Self::Megabytes if value.abs() < 1.0 => format!("{value:.4} MB"),
             Self::Megabytes => format!("{value:.1} MB"),
             Self::Percent => format!("{value:.2} %"),

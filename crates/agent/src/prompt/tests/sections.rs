@@ -236,7 +236,25 @@ fn a_kept_stable_part_is_as_good_as_a_new_one() {
     let journal = [heard(1, "hi")];
     let input = input(&tools, &journal);
 
-    assert_eq!(build_on(stable(&input.setting), input), build(input));
+    assert_eq!(build_on(StablePart::of(&input.setting), input), build(input));
+}
+
+#[test]
+fn a_stable_part_is_kept_apart_from_those_of_other_settings() {
+    let some = tools(&["read"]);
+    let setting = Setting { tools: &some, ..dm() };
+    let others = [
+        Setting { tools: &[], ..setting },
+        Setting { kind: SessionKind::Group, ..setting },
+        Setting { mode: PromptMode::Lite, ..setting },
+        Setting { memory: Some(false), ..setting },
+        Setting { zone: "Asia/Tokyo", ..setting },
+    ];
+
+    assert_eq!(setting.key(), Setting { tools: &some.clone(), ..setting }.key());
+    for other in others {
+        assert_ne!(setting.key(), other.key(), "{other:?}");
+    }
 }
 
 #[test]

@@ -3,8 +3,9 @@
 use holdfast_grpc::{Scope, Scopes};
 use holdfast_proto::gateway::v1::{
     self as pb, agents_server::Agents as _, channels_server::Channels as _, keys_server::Keys as _,
-    operations_server::Operations as _, providers_server::Providers as _,
-    routing_server::Routing as _, sessions_server::Sessions as _, tenants_server::Tenants as _,
+    mcp_servers_server::McpServers as _, operations_server::Operations as _,
+    providers_server::Providers as _, routing_server::Routing as _, sessions_server::Sessions as _,
+    tenants_server::Tenants as _,
 };
 use holdfast_types::{AccountId, AgentId, DeliveryId, MessageId, RunId};
 use tonic::{Code, Request};
@@ -12,8 +13,8 @@ use tonic::{Code, Request};
 use super::{World, admin, code, request};
 use crate::{
     control::{
-        accounts::Channels, agents::Agents, keys::Keys, providers::Providers, routing::Routing,
-        tenants::Tenants,
+        accounts::Channels, agents::Agents, keys::Keys, mcp_servers::McpServers,
+        providers::Providers, routing::Routing, tenants::Tenants,
     },
     operations, sessions,
 };
@@ -42,6 +43,9 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
             update_agent(UpdateAgentRequest), delete_agent(DeleteAgentRequest);
         Admin: Providers(state()) => list_providers(ListProvidersRequest),
             put_provider(PutProviderRequest), delete_provider(DeleteProviderRequest);
+        Admin: McpServers(state()) => list_mcp_servers(ListMcpServersRequest),
+            put_mcp_server(PutMcpServerRequest), delete_mcp_server(DeleteMcpServerRequest),
+            probe_mcp_server(ProbeMcpServerRequest);
         Admin: Keys(state()) => list_keys(ListKeysRequest), create_key(CreateKeyRequest),
             revoke_key(RevokeKeyRequest);
         Platform: Tenants(state()) => list_tenants(ListTenantsRequest),

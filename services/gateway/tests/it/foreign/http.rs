@@ -57,6 +57,39 @@ fn routes() -> Vec<(&'static str, Try)> {
             }),
         ),
         ("/v1/models", Try::Shown(|world, who| world.get(who, "/v1/models"))),
+        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_agents", &json!({})))),
+        ("/mcp", Try::Shown(|world, who| tool(world, who, "list_sessions", &json!({})))),
+        (
+            "/mcp",
+            Try::Found(200, |world, who, of| {
+                tool(world, who, "ask", &json!({"agent": of.agent_name, "message": "hi"}))
+            }),
+        ),
+        (
+            "/mcp",
+            Try::Found(200, |world, who, of| {
+                tool(world, who, "read_history", &json!({"session": of.session}))
+            }),
+        ),
+        (
+            "/mcp",
+            Try::Found(200, |world, who, of| {
+                tool(world, who, "list_files", &json!({"agent": of.agent}))
+            }),
+        ),
+        (
+            "/mcp",
+            Try::Found(200, |world, who, of| {
+                tool(world, who, "read_file", &json!({"agent": of.agent, "path": "SOUL.md"}))
+            }),
+        ),
+        (
+            "/mcp",
+            Try::Found(200, |world, who, of| {
+                let input = json!({"agent": of.agent, "path": "a.md", "content": "a"});
+                tool(world, who, "write_file", &input)
+            }),
+        ),
         (
             "/v1/models/{*model}",
             Try::Found(404, |world, who, of| {
@@ -64,6 +97,14 @@ fn routes() -> Vec<(&'static str, Try)> {
             }),
         ),
     ]
+}
+
+/// A call of a tool of the mesh.
+fn tool(world: &World, who: &Tenant, name: &str, input: &serde_json::Value) -> RequestBuilder {
+    let params = json!({"name": name, "arguments": input});
+    let body = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params});
+    let accept = "application/json, text/event-stream";
+    world.post(who, "/mcp").header("accept", accept).json(&body)
 }
 
 /// A router does not say which routes it has; its source does.

@@ -31,7 +31,9 @@ fn bytes(message: impl Message) -> Vec<u8> {
 }
 
 pub fn table() -> Vec<Row> {
-    let doors = [talking(), sessions(), agents(), files(), channels(), routing(), operations()];
+    let doors =
+        [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
+        [talking(), sessions(), agents(), files(), channels(), routing(), operations(), policies()];
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -198,6 +200,16 @@ fn agents() -> Vec<Try> {
         ("Providers/DeleteProvider", Is::Found, |of| {
             bytes(pb::DeleteProviderRequest { name: of.provider.clone() })
         }),
+        ("McpServers/ListMcpServers", Is::Shown, |_| bytes(pb::ListMcpServersRequest {})),
+        ("McpServers/PutMcpServer", Is::Made, |of| bytes(mcp_server(of, None))),
+        ("McpServers/PutMcpServer", Is::Found, |of| bytes(mcp_server(of, Some(&of.agent)))),
+        ("McpServers/PutMcpServer", Is::Found, |of| bytes(mcp_server(of, Some(&of.agent_name)))),
+        ("McpServers/ProbeMcpServer", Is::Found, |of| {
+            bytes(pb::ProbeMcpServerRequest { name: of.mcp_server.clone() })
+        }),
+        ("McpServers/DeleteMcpServer", Is::Found, |of| {
+            bytes(pb::DeleteMcpServerRequest { name: of.mcp_server.clone() })
+        }),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -214,6 +226,85 @@ fn agents() -> Vec<Try> {
             bytes(pb::UpdateTenantRequest { tenant: Some(tenant) })
         }),
     ]
+}
+
+/// A further key of Anna's provider.
+pub fn credential(of: &Things) -> pb::PutCredentialRequest {
+    let (provider, name) = (of.provider.clone(), of.credential.clone());
+    let credential = pb::Credential { provider, name, ..Default::default() };
+    pb::PutCredentialRequest {
+        credential: Some(credential),
+        secret: "sk-second".into(),
+        ..Default::default()
+    }
+}
+
+/// A model that is known by its provider's name.
+pub fn model(of: &Things) -> pb::PutModelRequest {
+    let model = format!("{}:one", of.provider);
+    pb::PutModelRequest { model, card: r#"{"context": 9000}"#.into() }
+}
+
+/// A short name of it.
+pub fn alias(of: &Things) -> pb::PutAliasRequest {
+    pb::PutAliasRequest { alias: of.alias.clone(), model: format!("{}:one", of.provider) }
+}
+
+fn models() -> Vec<Try> {
+    vec![
+        ("Credentials/ListCredentials", Is::Shown, |_| bytes(pb::ListCredentialsRequest {})),
+        ("Credentials/PutCredential", Is::Found, |of| bytes(credential(of))),
+        ("Credentials/OrderCredentials", Is::Found, |of| {
+            let (provider, names) = (of.provider.clone(), vec![of.credential.clone()]);
+            bytes(pb::OrderCredentialsRequest { provider, names, strict: true })
+        }),
+        ("Credentials/EnableCredential", Is::Found, |of| {
+            let (provider, name) = (of.provider.clone(), of.credential.clone());
+            bytes(pb::EnableCredentialRequest { provider, name })
+        }),
+        ("Credentials/DeleteCredential", Is::Found, |of| {
+            let (provider, name) = (of.provider.clone(), of.credential.clone());
+            bytes(pb::DeleteCredentialRequest { provider, name })
+        }),
+        ("Models/ListModels", Is::Shown, |_| bytes(pb::ListModelsRequest { own: true })),
+        ("Models/PutModel", Is::Made, |of| bytes(model(of))),
+        ("Models/DeleteModel", Is::Found, |of| {
+            bytes(pb::DeleteModelRequest { model: format!("{}:one", of.provider) })
+        }),
+        ("Models/PutAlias", Is::Made, |of| bytes(alias(of))),
+        ("Models/DeleteAlias", Is::Found, |of| {
+            bytes(pb::DeleteAliasRequest { alias: of.alias.clone() })
+        }),
+        ("Budgets/ListBudgets", Is::Shown, |_| bytes(pb::ListBudgetsRequest {})),
+        ("Budgets/SetBudget", Is::Found, |of| {
+            bytes(pb::SetBudgetRequest { agent: of.agent.clone(), tokens: 1, ..Default::default() })
+        }),
+        ("Budgets/SetBudget", Is::Found, |of| {
+            let agent = of.agent_name.clone();
+            bytes(pb::SetBudgetRequest { agent, tokens: 1, ..Default::default() })
+        }),
+        ("Budgets/UnsetBudget", Is::Found, |of| {
+            bytes(pb::UnsetBudgetRequest { agent: of.agent.clone() })
+        }),
+        ("Budgets/GetUsage", Is::Shown, |_| bytes(pb::GetUsageRequest::default())),
+        ("Budgets/GetUsage", Is::Found, |of| {
+            bytes(pb::GetUsageRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+    ]
+}
+
+/// The MCP server as Anna has it, for this agent or for all.
+pub fn mcp_server(of: &Things, agent: Option<&str>) -> pb::PutMcpServerRequest {
+    let server = pb::McpServer {
+        name: of.mcp_server.clone(),
+        transport: "http".into(),
+        url: "https://host.example/mcp".into(),
+        agents: agent.map(str::to_owned).into_iter().collect(),
+        enabled: true,
+        ..Default::default()
+    };
+    let secrets = [("Authorization".into(), "Bearer s3cret".into())].into();
+    pb::PutMcpServerRequest { server: Some(server), secrets, keep_secrets: false }
 }
 
 /// The account as Anna has it, by this id.
@@ -309,6 +400,38 @@ fn routing() -> Vec<Try> {
                 text: of.rule_word.clone(),
                 ..Default::default()
             })
+        }),
+    ]
+}
+
+fn policies() -> Vec<Try> {
+    vec![
+        ("Policies/GetPolicy", Is::Found, |of| {
+            bytes(pb::GetPolicyRequest { agent: of.agent.clone() })
+        }),
+        ("Policies/PutPolicy", Is::Found, |of| {
+            let (agent, document) = (of.agent_name.clone(), "{}".into());
+            bytes(pb::PutPolicyRequest { agent, document, base_version: None })
+        }),
+        ("Policies/PutPolicy", Is::Made, |_| {
+            let (agent, document) = (String::new(), "{}".into());
+            bytes(pb::PutPolicyRequest { agent, document, base_version: None })
+        }),
+        ("Policies/CheckPolicy", Is::Found, |of| {
+            bytes(pb::CheckPolicyRequest { agent: of.agent.clone(), document: "{}".into() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { session: of.session.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            bytes(pb::ExplainToolsRequest { session: of.session_key.clone(), ..Default::default() })
+        }),
+        ("Policies/ExplainTools", Is::Found, |of| {
+            let user = format!("api:{}", of.key);
+            bytes(pb::ExplainToolsRequest { user, ..Default::default() })
         }),
     ]
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     raw::call,
-    table::{SECRETS, account, binding, identity, rules},
+table::{SECRETS, account, alias, binding, credential, identity, mcp_server, model, rules},
 };
 use crate::{
     arrivals::accept,
@@ -22,6 +22,9 @@ pub struct Things {
     pub agent: String,
     pub agent_name: String,
     pub provider: String,
+    pub credential: String,
+    pub alias: String,
+    pub mcp_server: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -47,6 +50,9 @@ impl Things {
             owner,
             agent_name: name("coach"),
             provider: name("models"),
+            credential: name("second"),
+            alias: name("quick"),
+            mcp_server: format!("{owner}_tools"),
             key_name: name("key"),
             account_name: name("bot"),
             peer: name("peer"),
@@ -94,6 +100,16 @@ impl Things {
         let provider = pb::Provider { name, kind, ..Default::default() };
         let put = pb::PutProviderRequest { provider: Some(provider), api_key: "sk-anna".into() };
         let _: pb::PutProviderResponse = ask(world, who, "Providers/PutProvider", put).await?;
+        let put = credential(self);
+        let _: pb::PutCredentialResponse =
+            ask(world, who, "Credentials/PutCredential", put).await?;
+        let _: pb::PutModelResponse = ask(world, who, "Models/PutModel", model(self)).await?;
+        let _: pb::PutAliasResponse = ask(world, who, "Models/PutAlias", alias(self)).await?;
+        let agent = self.agent_name.clone();
+        let set = pb::SetBudgetRequest { agent, tokens: 1_000_000_000, ..Default::default() };
+        let _: pb::SetBudgetResponse = ask(world, who, "Budgets/SetBudget", set).await?;
+        let put = mcp_server(self, None);
+        let _: pb::PutMcpServerResponse = ask(world, who, "McpServers/PutMcpServer", put).await?;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;

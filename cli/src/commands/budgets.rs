@@ -1,0 +1,114 @@
+//! `holdfast budgets`.
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    Budget, ListBudgetsRequest, SetBudgetRequest, UnsetBudgetRequest,
+};
+use serde_json::{Value, json};
+
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 6] = ["agent", "tokens", "used_tokens", "usd", "used_usd", "renews_in"];
+
+#[derive(Debug, Subcommand)]
+pub enum Budgets {
+    /// List budgets, and what was used of them today
+    List,
+    /// Say what may be used in a day of UTC
+    Set {
+        #[command(flatten)]
+        of: Of,
+        /// Tokens read and written
+        #[arg(
+            long,
+            required_unless_present = "usd",
+            default_value_t = 0,
+            hide_default_value = true
+        )]
+        tokens: u64,
+        /// US dollars, by the prices that `models list` shows
+        #[arg(long)]
+        usd: Option<f64>,
+    },
+    /// Let any amount be used
+    Unset {
+        #[command(flatten)]
+        of: Of,
+    },
+}
+
+/// Whose budget.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The agent's name or id [default: the whole tenant]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    agent: String,
+}
+
+impl Budgets {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListBudgetsRequest {});
+                let listed = client.answer(client.budgets().list_budgets(request).await)?;
+                let seconds = listed.renews_in_seconds;
+                let rows = listed.budgets.iter().map(|budget| view(budget, seconds));
+                screen.list(&COLUMNS, rows.collect())
+            }
+            Self::Set { of, tokens, usd } => {
+                let micros = usd.map(micros).transpose()?.unwrap_or_default();
+                let set = json!({"agent": of.agent, "tokens": tokens, "micros": micros});
+                let request = SetBudgetRequest { agent: of.agent, tokens, micros };
+                let request = client.request(request);
+                client.answer(client.budgets().set_budget(request).await)?;
+                screen.done("set", &set)
+            }
+            Self::Unset { of } => {
+                let unset = json!({"unset": of.agent});
+                let request = client.request(UnsetBudgetRequest { agent: of.agent });
+                client.answer(client.budgets().unset_budget(request).await)?;
+                screen.done("unset", &unset)
+            }
+        }
+    }
+}
+
+/// Millionths of a dollar.
+fn micros(dollars: f64) -> Result<u64, Error> {
+    let micros = format!("{:.0}", dollars * 1_000_000.0);
+    let wrong = || Error::Usage(format!("{dollars} is no amount: write US dollars, as 2.50"));
+    micros.parse().ok().filter(|micros| *micros > 0).ok_or_else(wrong)
+}
+
+/// An amount of money, as people read it.
+pub fn dollars(micros: u64) -> String {
+    let text = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    let cents = text.len() - 4;
+    format!("{}{}", &text[..cents], text[cents..].trim_end_matches('0'))
+}
+
+fn view(budget: &Budget, renews_in: u64) -> Value {
+    let limit = |amount: u64, value: Value| if amount == 0 { Value::Null } else { value };
+    json!({
+        "agent": budget.agent,
+        "tokens": limit(budget.tokens, budget.tokens.into()),
+        "used_tokens": budget.used_tokens,
+        "usd": limit(budget.micros, dollars(budget.micros).into()),
+        "used_usd": dollars(budget.used_micros),
+        "renews_in": format!("{} h {} min", renews_in / 3_600, renews_in % 3_600 / 60),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn money_is_read_and_shown_in_dollars() {
+        assert_eq!(micros(2.5).unwrap(), 2_500_000);
+        assert!(micros(0.0).is_err() && micros(-1.0).is_err() && micros(f64::NAN).is_err());
+        for (amount, shown) in [(0, "0.00"), (2_500_000, "2.50"), (22_001, "0.022001")] {
+            assert_eq!(dollars(amount), shown);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! `holdfast credentials`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    Credential, DeleteCredentialRequest, EnableCredentialRequest, ListCredentialsRequest,
+    OrderCredentialsRequest, PutCredentialRequest,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{given, view::time};
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 7] = ["provider", "name", "kind", "state", "until", "failures", "place"];
+
+#[derive(Debug, Subcommand)]
+pub enum Credentials {
+    /// List keys, and how each of them does
+    List,
+    /// Keep a further key of a provider
+    Add {
+        /// The provider's name
+        provider: String,
+        /// What to call the key
+        name: String,
+        /// The key or token: `@file`, or `-` for stdin
+        #[arg(long, env = "HOLDFAST_CREDENTIAL", hide_env_values = true, default_value = "-")]
+        secret: String,
+        /// What it is
+        #[arg(long, default_value = "api_key", value_parser = ["api_key", "token", "oauth"])]
+        kind: String,
+        /// When a token ends, as `2027-01-31T00:00:00Z`
+        #[arg(long)]
+        expires: Option<Timestamp>,
+        /// The refresh token of `oauth`: `@file`
+        #[arg(long, env = "HOLDFAST_CREDENTIAL_REFRESH", hide_env_values = true)]
+        refresh: Option<String>,
+    },
+    /// Forget a key; `default` is the one that the provider was set up with
+    Remove {
+        /// The provider's name
+        provider: String,
+        /// The key's name
+        name: String,
+    },
+    /// Say which keys take part; without names all do
+    Order {
+        /// The provider's name
+        provider: String,
+        /// The keys' names
+        names: Vec<String>,
+        /// Try them in this order [default: the one that rested longest first]
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Forget what went wrong with a key, so that it is used again at once
+    Enable {
+        /// The provider's name
+        provider: String,
+        /// The key's name
+        name: String,
+    },
+}
+
+impl Credentials {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListCredentialsRequest {});
+                let listed = client.answer(client.credentials().list_credentials(request).await)?;
+                screen.list(&COLUMNS, listed.credentials.iter().map(view).collect())
+            }
+            Self::Add { provider, name, secret, kind, expires, refresh } => {
+                let shown = json!({"provider": provider, "name": name});
+                let expires_at = expires.map(|at| prost_types::Timestamp {
+                    seconds: at.as_second(),
+                    nanos: at.subsec_nanosecond(),
+                });
+                let credential =
+                    Credential { provider, name, kind, expires_at, ..Credential::default() };
+                let request = client.request(PutCredentialRequest {
+                    credential: Some(credential),
+                    secret: given::secret(&secret)?,
+                    refresh: refresh.as_deref().map(given::secret).transpose()?.unwrap_or_default(),
+                });
+                client.answer(client.credentials().put_credential(request).await)?;
+                screen.done("kept", &shown)
+            }
+            Self::Remove { provider, name } => {
+                let removed = json!({"removed": format!("{provider}/{name}")});
+                let request = client.request(DeleteCredentialRequest { provider, name });
+                client.answer(client.credentials().delete_credential(request).await)?;
+                screen.done("removed", &removed)
+            }
+            Self::Order { provider, names, strict } => {
+                let ordered = json!({"provider": provider, "names": names, "strict": strict});
+                let request = client.request(OrderCredentialsRequest { provider, names, strict });
+                client.answer(client.credentials().order_credentials(request).await)?;
+                screen.done("ordered", &ordered)
+            }
+            Self::Enable { provider, name } => {
+                let enabled = json!({"enabled": format!("{provider}/{name}")});
+                let request = client.request(EnableCredentialRequest { provider, name });
+                client.answer(client.credentials().enable_credential(request).await)?;
+                screen.done("enabled", &enabled)
+            }
+        }
+    }
+}
+
+fn view(credential: &Credential) -> Value {
+    json!({
+        "provider": credential.provider,
+        "name": credential.name,
+        "kind": credential.kind,
+        "state": credential.state,
+        "until": time(credential.until.as_ref()),
+        "failures": credential.failures,
+        "expires_at": time(credential.expires_at.as_ref()),
+        "place": credential.place,
+        "strict": credential.strict,
+    })
+}

@@ -1,0 +1,173 @@
+//! `holdfast mcp`.
+
+use std::collections::HashMap;
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    DeleteMcpServerRequest, ListMcpServersRequest, McpServer, McpTool, ProbeMcpServerRequest,
+    PutMcpServerRequest,
+};
+use serde_json::{Value, json};
+
+use super::given;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 6] = ["name", "transport", "place", "secrets", "agents", "enabled"];
+
+const TOOL_COLUMNS: [&str; 3] = ["name", "reads", "description"];
+
+#[derive(Debug, Subcommand)]
+pub enum Mcp {
+    /// List MCP servers
+    List,
+    /// Set an MCP server up, or replace what one is
+    #[command(after_help = "\
+Examples:
+  holdfast mcp add github --url https://api.githubcopilot.com/mcp/ \\
+      --header 'Authorization: @github.token'
+  holdfast mcp add everything -- mcp-server-everything stdio")]
+    Add {
+        /// Its name, of a-z, 0-9 and `_`: its tools are called `mcp_<name>_<tool>`
+        name: String,
+        /// Its endpoint, if it is reached by HTTP
+        #[arg(long, conflicts_with = "command", required_unless_present = "command")]
+        url: Option<String>,
+        /// A header for it, as `Name: value`; a value of `@file` or `-` is read from there
+        #[arg(long = "header", value_name = "HEADER", requires = "url")]
+        headers: Vec<String>,
+        /// A variable for it, as `NAME=value`; a value of `@file` or `-` is read from there
+        #[arg(long = "env", value_name = "VARIABLE", requires = "command")]
+        env: Vec<String>,
+        /// Let it use the network, where the sandbox has one
+        #[arg(long, requires = "command")]
+        network: bool,
+        /// An agent that may use it, by name or id; without one every agent may
+        #[arg(long = "agent", value_name = "AGENT")]
+        agents: Vec<String>,
+        /// Keep the headers or variables that are stored
+        #[arg(long, conflicts_with_all = ["headers", "env"])]
+        keep_secrets: bool,
+        /// Set it up without using it yet
+        #[arg(long)]
+        disabled: bool,
+        /// The program to run in the sandbox, and its arguments, if it is a process
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Delete an MCP server and what is stored for it
+    Remove {
+        /// Its name
+        name: String,
+    },
+    /// Connect to an MCP server as agents do, and list its tools
+    Probe {
+        /// Its name
+        name: String,
+    },
+}
+
+impl Mcp {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List => {
+                let request = client.request(ListMcpServersRequest {});
+                let listed = client.answer(client.mcp_servers().list_mcp_servers(request).await)?;
+                screen.list(&COLUMNS, listed.servers.iter().map(view).collect())
+            }
+            Self::Add {
+                name,
+                url,
+                headers,
+                env,
+                network,
+                agents,
+                keep_secrets,
+                disabled,
+                command,
+            } => {
+                let (secrets, transport) = match url {
+                    Some(_) => (pairs(&headers, ':')?, "http"),
+                    None => (pairs(&env, '=')?, "stdio"),
+                };
+                let mut words = command.into_iter();
+                let server = McpServer {
+                    name,
+                    transport: transport.to_owned(),
+                    url: url.unwrap_or_default(),
+                    command: words.next().unwrap_or_default(),
+                    args: words.collect(),
+                    network,
+                    secret_names: Vec::new(),
+                    agents,
+                    enabled: !disabled,
+                };
+                let put = PutMcpServerRequest { server: Some(server), secrets, keep_secrets };
+                let request = client.request(put);
+                let put = client.answer(client.mcp_servers().put_mcp_server(request).await)?;
+                screen.one(&COLUMNS, &view(&put.server.unwrap_or_default()))
+            }
+            Self::Remove { name } => {
+                let request = client.request(DeleteMcpServerRequest { name: name.clone() });
+                client.answer(client.mcp_servers().delete_mcp_server(request).await)?;
+                screen.done("deleted", &json!({"deleted": name}))
+            }
+            Self::Probe { name } => {
+                let request = client.request(ProbeMcpServerRequest { name: name.clone() });
+                let probed = client.answer(client.mcp_servers().probe_mcp_server(request).await)?;
+                if !probed.error.is_empty() {
+                    return Err(Error::Usage(format!("`{name}` cannot be used: {}", probed.error)));
+                }
+                screen.list(&TOOL_COLUMNS, probed.tools.iter().map(tool).collect())
+            }
+        }
+    }
+}
+
+/// Names and values. What a value says is never repeated.
+fn pairs(given: &[String], between: char) -> Result<HashMap<String, String>, Error> {
+    let pair = |given: &String| match given.split_once(between) {
+        Some((name, value)) => Ok((name.trim().to_owned(), given::secret(value.trim())?)),
+        None => Err(Error::Usage(format!("write a name, `{between}` and a value"))),
+    };
+    given.iter().map(pair).collect()
+}
+
+fn view(server: &McpServer) -> Value {
+    let words = std::iter::once(&server.command).chain(&server.args);
+    let place = match server.transport.as_str() {
+        "stdio" => words.map(String::as_str).collect::<Vec<_>>().join(" "),
+        _ => server.url.clone(),
+    };
+    json!({
+        "name": server.name,
+        "transport": server.transport,
+        "place": place,
+        "url": server.url,
+        "command": server.command,
+        "args": server.args,
+        "network": server.network,
+        "secrets": server.secret_names,
+        "agents": server.agents,
+        "enabled": server.enabled,
+    })
+}
+
+fn tool(tool: &McpTool) -> Value {
+    json!({ "name": tool.name, "reads": tool.reads, "description": tool.description })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_is_split_once_and_never_repeated() {
+        let given = ["Authorization: Bearer a:b".to_owned()];
+
+        let pairs_of = pairs(&given, ':').unwrap();
+
+        assert_eq!(pairs_of["Authorization"], "Bearer a:b");
+        let error = pairs(&["s3cret".to_owned()], '=').unwrap_err().to_string();
+        assert!(!error.contains("s3cret"), "{error}");
+    }
+}

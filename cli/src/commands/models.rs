@@ -1,0 +1,196 @@
+//! `holdfast models`.
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    DeleteAliasRequest, DeleteModelRequest, KnownModel, ListModelsRequest, PutAliasRequest,
+    PutModelRequest,
+};
+use serde_json::{Map, Value, json};
+
+use super::given;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 8] =
+    ["model", "aliases", "context", "max_output", "images", "thinking", "prices", "is_own"];
+
+#[derive(Debug, Subcommand)]
+pub enum Models {
+    /// List the models that are known
+    List {
+        /// Only what this tenant put itself
+        #[arg(long)]
+        own: bool,
+    },
+    /// Say what a model is; what is not said is as for a model that nobody knows
+    Put {
+        /// Which, as `provider:id`
+        model: String,
+        #[command(flatten)]
+        card: Card,
+    },
+    /// Forget what was put of a model
+    Delete {
+        /// Which, as `provider:id`
+        model: String,
+    },
+    /// Give a model a short name, or take one away
+    Alias {
+        /// The short name
+        alias: String,
+        /// The model, as `provider:id` or another alias; without it the name is taken away
+        model: Option<String>,
+    },
+}
+
+/// What a model is.
+#[derive(Debug, Args)]
+pub struct Card {
+    /// All of it, as JSON: text, `@file`, or `-` for stdin; the other options change it
+    #[arg(long)]
+    card: Option<String>,
+    /// Tokens that it reads and writes together
+    #[arg(long)]
+    context: Option<u64>,
+    /// Tokens that it writes at most
+    #[arg(long)]
+    max_output: Option<u32>,
+    /// It sees pictures
+    #[arg(long)]
+    images: bool,
+    /// It cannot ask for tools
+    #[arg(long)]
+    no_tools: bool,
+    /// How it is told how much to think
+    #[arg(long, value_parser = ["no", "budget", "effort", "adaptive", "switch"])]
+    thinking: Option<String>,
+    /// US dollars for a million tokens read
+    #[arg(long, requires = "output_price")]
+    input_price: Option<f64>,
+    /// US dollars for a million tokens read from the provider's cache
+    #[arg(long, requires = "input_price")]
+    cached_price: Option<f64>,
+    /// US dollars for a million tokens written
+    #[arg(long, requires = "input_price")]
+    output_price: Option<f64>,
+}
+
+impl Models {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { own } => {
+                let request = client.request(ListModelsRequest { own });
+                let listed = client.answer(client.models().list_models(request).await)?;
+                screen.list(&COLUMNS, listed.models.iter().map(view).collect())
+            }
+            Self::Put { model, card } => {
+                let card = card.json()?;
+                let put = json!({"model": model, "card": card});
+                let request = client.request(PutModelRequest { model, card: card.to_string() });
+                client.answer(client.models().put_model(request).await)?;
+                screen.done("put", &put)
+            }
+            Self::Delete { model } => {
+                let deleted = json!({"deleted": model});
+                let request = client.request(DeleteModelRequest { model });
+                client.answer(client.models().delete_model(request).await)?;
+                screen.done("deleted", &deleted)
+            }
+            Self::Alias { alias, model: Some(model) } => {
+                let request = client.request(PutAliasRequest { alias: alias.clone(), model });
+                let put = client.answer(client.models().put_alias(request).await)?;
+                let sentence = format!("`{alias}` is {}", put.model);
+                screen.done(&sentence, &json!({"alias": alias, "model": put.model}))
+            }
+            Self::Alias { alias, model: None } => {
+                let deleted = json!({"deleted": alias});
+                let request = client.request(DeleteAliasRequest { alias });
+                client.answer(client.models().delete_alias(request).await)?;
+                screen.done("deleted", &deleted)
+            }
+        }
+    }
+}
+
+impl Card {
+    fn json(self) -> Result<Value, Error> {
+        let given = self.card.as_deref().map(given::json).transpose()?;
+        let mut card = match given {
+            Some(Value::Object(card)) => card,
+            Some(_) => return Err(Error::Usage("`--card` is no JSON object".to_owned())),
+            None => Map::new(),
+        };
+        let mut set = |name: &str, value: Option<Value>| {
+            if let Some(value) = value {
+                card.insert(name.to_owned(), value);
+            }
+        };
+        set("context", self.context.map(Value::from));
+        set("max_output", self.max_output.map(Value::from));
+        set("images", self.images.then_some(Value::Bool(true)));
+        set("tools", self.no_tools.then_some(Value::Bool(false)));
+        set("thinking", self.thinking.map(|by| json!({ "by": by })));
+        if let (Some(input), Some(output)) = (self.input_price, self.output_price) {
+            let mut prices = json!({"input": thousandths(input)?, "output": thousandths(output)?});
+            if let Some(cached) = self.cached_price {
+                prices["cached"] = thousandths(cached)?.into();
+            }
+            set("prices", Some(prices));
+        }
+        Ok(Value::Object(card))
+    }
+}
+
+/// A price as the catalogue has it.
+fn thousandths(dollars: f64) -> Result<u64, Error> {
+    let thousandths = format!("{:.0}", dollars * 1_000.0);
+    thousandths
+        .parse()
+        .map_err(|_| Error::Usage(format!("{dollars} is no price: write US dollars, as 2.5")))
+}
+
+fn view(model: &KnownModel) -> Value {
+    let mut card: Value = serde_json::from_str(&model.card).unwrap_or_default();
+    let mut view = json!({
+        "model": model.model,
+        "aliases": model.aliases,
+        "is_own": model.is_own,
+    });
+    if let (Some(view), Some(card)) = (view.as_object_mut(), card.as_object_mut()) {
+        view.append(card);
+    }
+    view
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        card: Card,
+    }
+
+    #[test]
+    fn a_card_is_made_of_what_is_said() {
+        let line = Line::parse_from([
+            "x",
+            "--card",
+            r#"{"context": 5, "tools": true}"#,
+            "--context",
+            "8192",
+            "--input-price",
+            "2.5",
+            "--output-price",
+            "10",
+        ]);
+
+        let card = line.card.json().unwrap();
+
+        let prices = json!({"input": 2_500, "output": 10_000});
+        assert_eq!(card, json!({"context": 8_192, "tools": true, "prices": prices}));
+        assert!(thousandths(-1.0).is_err() && thousandths(f64::NAN).is_err());
+    }
+}

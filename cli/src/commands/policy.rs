@@ -1,0 +1,101 @@
+//! `holdfast policy`.
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{CheckPolicyRequest, GetPolicyRequest, Policy, PutPolicyRequest};
+use serde_json::{Value, json};
+
+use super::{given, view::time};
+use crate::{client::Client, error::Error, screen::Screen};
+
+#[derive(Debug, Subcommand)]
+pub enum Policies {
+    /// Show what is written about tools
+    Get {
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Replace what is written about tools
+    Put {
+        #[command(flatten)]
+        of: Of,
+        /// The policy as JSON: `@file`, `-` for stdin, or the text itself
+        document: String,
+        /// The version that the change is based on, as `get` shows it: if it is another by now,
+        /// nothing is stored
+        #[arg(long)]
+        base: Option<i64>,
+    },
+    /// Say what would be wrong with a policy, and store nothing
+    Check {
+        #[command(flatten)]
+        of: Of,
+        /// The policy as JSON: `@file`, `-` for stdin, or the text itself
+        document: String,
+    },
+}
+
+/// Whose policy.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The agent [default: the tenant's own, which holds for all its agents]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    agent: String,
+}
+
+impl Policies {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::Get { of } => {
+                let request = client.request(GetPolicyRequest { agent: of.agent });
+                let found = client.answer(client.policies().get_policy(request).await)?.policy;
+                let found = found.unwrap_or_default();
+                if screen.is_json() {
+                    return screen.one(&[], &view(&found)?);
+                }
+                screen.note(&format!("version {}", found.version))?;
+                screen.print(&format!("{:#}\n", document(&found)?))
+            }
+            Self::Put { of, document, base } => {
+                let document = given::json(&document)?.to_string();
+                let request = PutPolicyRequest { agent: of.agent, document, base_version: base };
+                let request = client.request(request);
+                let put = client.answer(client.policies().put_policy(request).await)?;
+                let policy = put.policy.unwrap_or_default();
+                warn(*screen, &put.warnings)?;
+                let version = policy.version;
+                let thing = json!({"version": version, "warnings": put.warnings});
+                screen.done(&format!("stored as version {version}"), &thing)
+            }
+            Self::Check { of, document } => {
+                let document = given::json(&document)?.to_string();
+                let request = client.request(CheckPolicyRequest { agent: of.agent, document });
+                let checked = client.answer(client.policies().check_policy(request).await)?;
+                warn(*screen, &checked.warnings)?;
+                let sentence = match checked.warnings.len() {
+                    0 => "it can be stored",
+                    _ => "it can be stored, and says what was probably not meant",
+                };
+                screen.done(sentence, &json!({"warnings": checked.warnings}))
+            }
+        }
+    }
+}
+
+fn warn(screen: Screen, warnings: &[String]) -> Result<(), Error> {
+    for warning in warnings {
+        screen.note(&format!("warning: {warning}"))?;
+    }
+    Ok(())
+}
+
+fn view(policy: &Policy) -> Result<Value, Error> {
+    Ok(json!({
+        "version": policy.version,
+        "updated_at": time(policy.updated_at.as_ref()),
+        "policy": document(policy)?,
+    }))
+}
+
+fn document(policy: &Policy) -> Result<Value, Error> {
+    given::json(&policy.document)
+}

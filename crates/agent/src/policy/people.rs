@@ -1,0 +1,267 @@
+//! Who speaks in a turn, and whose assistant it is (spec TOL-006, C-02, C-39).
+//!
+//! | role | who has it |
+//! |---|---|
+//! | `owner` | whom `owners` names; an API key with the scope `admin` |
+//! | `admin` | whom `roles` names so; an API key with the scope `admin` |
+//! | `member` | whom `roles` or the account's allow-list names; every API key; owners and admins |
+//! | `guest` | everybody else who speaks |
+//! | any other | whom `roles` names so |
+//!
+//! A turn may answer several people at once: it has the roles that all of them
+//! have, so that nobody gets by another's message what they lack themselves.
+
+use std::collections::BTreeSet;
+
+use holdfast_types::{Author, DmScope, SessionKind};
+
+use super::{
+    compiled::MOST,
+    error::{Error, short},
+    settings::Settings,
+};
+use crate::bootstrap::Audience;
+
+const OWNER: &str = "owner";
+const ADMIN: &str = "admin";
+const MEMBER: &str = "member";
+const GUEST: &str = "guest";
+
+/// The longest name of a person or a role, in bytes.
+const LONGEST: usize = 300;
+
+/// Whom the tenant and the agent name.
+#[derive(Debug, Default)]
+pub(crate) struct People {
+    /// Who, and their role.
+    named: BTreeSet<(String, String)>,
+}
+
+/// Who speaks in a turn.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Who {
+    /// Their id, if there is one speaker.
+    pub user: Option<String>,
+    /// The roles that all speakers have, sorted; none if nobody speaks.
+    pub roles: Vec<String>,
+}
+
+impl Who {
+    /// Whether all who speak own the agent; not if nobody does.
+    #[must_use]
+    pub fn is_owner(&self) -> bool {
+        self.roles.iter().any(|role| role == OWNER)
+    }
+}
+
+impl People {
+    pub(crate) fn new(tenant: &Settings, agent: &Settings) -> Result<Self, Error> {
+        let mut people = Self::default();
+        for (root, settings) in [("tools", tenant), ("agent.tools", agent)] {
+            people.take(OWNER, &settings.owners, &format!("{root}.owners"))?;
+            let at = format!("{root}.roles");
+            if settings.roles.len() > MOST {
+                return Err(Error::TooMany { at, got: settings.roles.len(), limit: MOST });
+            }
+            for (role, list) in &settings.roles {
+                let role = checked(role, &at)?;
+                people.take(&role, list, &format!("{at}.{role}"))?;
+            }
+        }
+        Ok(people)
+    }
+
+    fn take(&mut self, role: &str, list: &[String], at: &str) -> Result<(), Error> {
+        if list.len() > MOST {
+            return Err(Error::TooMany { at: at.to_owned(), got: list.len(), limit: MOST });
+        }
+        for person in list {
+            let id = person_id(person)
+                .ok_or_else(|| Error::Person { at: at.to_owned(), person: short(person) })?;
+            self.named.insert((id, role.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Who they are that speak.
+    pub(crate) fn who<'a>(&self, speakers: impl Iterator<Item = &'a Author>) -> Who {
+        let (mut ids, mut common) = (BTreeSet::new(), None::<BTreeSet<String>>);
+        for speaker in speakers {
+            let roles = self.roles(speaker);
+            common = Some(match common {
+                Some(common) => common.intersection(&roles).cloned().collect(),
+                None => roles,
+            });
+            ids.insert(speaker.id.as_str());
+        }
+        let Some(mut roles) = common else { return Who::default() };
+        if !roles.contains(MEMBER) {
+            roles.insert(GUEST.to_owned());
+        }
+        let mut ids = ids.into_iter();
+        let user = ids.next().filter(|_| ids.next().is_none());
+        Who { user: user.map(str::to_owned), roles: roles.into_iter().collect() }
+    }
+
+    fn roles(&self, speaker: &Author) -> BTreeSet<String> {
+        let id = person_id(&speaker.id);
+        let named = self.named.iter().filter(|(who, _)| Some(who) == id.as_ref());
+        let mut roles: BTreeSet<String> =
+            named.map(|(_, role)| role.clone()).chain(speaker.roles.iter().cloned()).collect();
+        roles.remove(GUEST);
+        if roles.contains(OWNER) || roles.contains(ADMIN) {
+            roles.insert(MEMBER.to_owned());
+        }
+        roles
+    }
+}
+
+impl super::compiled::Compiled {
+    /// Who they are that speak in a turn, by what the tenant and the agent say of them.
+    #[must_use]
+    pub fn who<'a>(&self, speakers: impl IntoIterator<Item = &'a Author>) -> Who {
+        self.people.who(speakers.into_iter())
+    }
+}
+
+/// A door's word in lower case, and an id there as it is written.
+fn person_id(person: &str) -> Option<String> {
+    let (door, id) = person.trim().split_once(':')?;
+    let (door, id) = (door.trim().to_lowercase(), id.trim());
+    let is_word = !door.is_empty()
+        && door.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_'));
+    let is_id = !id.is_empty() && id != "*" && !id.contains(char::is_control);
+    (is_word && is_id && person.len() <= LONGEST).then(|| format!("{door}:{id}"))
+}
+
+/// A role that a list may give, in lower case.
+fn checked(role: &str, at: &str) -> Result<String, Error> {
+    let wrong = |wanted| Error::Role { at: at.to_owned(), role: short(role), wanted };
+    let word = role.trim().to_lowercase();
+    match word.as_str() {
+        OWNER => Err(wrong("name owners in `owners`")),
+        GUEST => Err(wrong("everybody is a guest who is named nowhere")),
+        word if word.is_empty()
+            || word.len() > LONGEST
+            || word.contains(|c: char| c.is_whitespace() || c.is_control()) =>
+        {
+            Err(wrong("write a word without spaces, as `vip`"))
+        }
+        _ => Ok(word),
+    }
+}
+
+/// Who reads what is said in a session: its owner alone, or others too.
+///
+/// The main session is its owner's. Where direct messages are led into it, it is so only while
+/// all that was ever said in it (`always`) and the turn's own messages are an owner's; so is
+/// somebody's direct conversation.
+#[must_use]
+pub fn audience(kind: SessionKind, scope: DmScope, now: &Who, always: &Who) -> Audience {
+    let is_owners = match kind {
+        SessionKind::Heartbeat => true,
+        SessionKind::Main => match scope {
+            DmScope::Main => now.is_owner() && always.is_owner(),
+            DmScope::PerPeer | DmScope::PerChannelPeer | DmScope::PerAccountChannelPeer => true,
+        },
+        SessionKind::Dm => now.is_owner() && always.is_owner(),
+        SessionKind::Group
+        | SessionKind::Topic
+        | SessionKind::Subagent
+        | SessionKind::Cron
+        | SessionKind::Work
+        | SessionKind::Api
+        | SessionKind::Global => false,
+    };
+    if is_owners { Audience::Owner } else { Audience::Others }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn people(tenant: serde_json::Value) -> Result<People, Error> {
+        People::new(&Settings::parse(&tenant.to_string())?, &Settings::default())
+    }
+
+    fn author(id: &str, roles: &[&str]) -> Author {
+        Author { id: id.to_owned(), roles: roles.iter().map(|&role| role.to_owned()).collect() }
+    }
+
+    fn roles(people: &People, speakers: &[Author]) -> String {
+        people.who(speakers.iter()).roles.join(" ")
+    }
+
+    #[test]
+    fn everybody_has_the_roles_that_the_table_says() {
+        let people = people(json!({
+            "owners": ["Telegram:7"],
+            "roles": { "vip": ["telegram:8"], "admin": ["slack:U1"], "member": ["slack:U2"] }
+        }))
+        .unwrap();
+
+        for (speaker, expected) in [
+            (author("telegram:7", &[]), "member owner"),
+            (author("telegram:8", &[]), "guest vip"),
+            (author("telegram:8", &["member"]), "member vip"),
+            (author("slack:U1", &[]), "admin member"),
+            (author("slack:U2", &[]), "member"),
+            (author("slack:u1", &[]), "guest"),
+            (author("telegram:9", &[]), "guest"),
+            (author("discord:7", &[]), "guest"),
+            (author("api:key_1", &["owner", "admin", "member"]), "admin member owner"),
+        ] {
+            assert_eq!(roles(&people, std::slice::from_ref(&speaker)), expected, "{speaker:?}");
+        }
+        assert_eq!(people.who([].into_iter()), Who::default());
+    }
+
+    #[test]
+    fn several_who_speak_have_what_all_of_them_have() {
+        let people = people(json!({ "owners": ["telegram:7"] })).unwrap();
+        let (owner, stranger) = (author("telegram:7", &[]), author("telegram:9", &[]));
+
+        assert_eq!(roles(&people, &[owner.clone(), stranger.clone()]), "guest");
+        assert_eq!(people.who([&owner, &owner].into_iter()).user.as_deref(), Some("telegram:7"));
+        assert_eq!(people.who([&owner, &stranger].into_iter()).user, None);
+    }
+
+    #[test]
+    fn who_could_be_nobody_and_roles_that_are_not_given_are_refused() {
+        for wrong in [
+            json!({ "owners": ["12345"] }),
+            json!({ "owners": ["telegram:*"] }),
+            json!({ "owners": [":7"] }),
+            json!({ "owners": ["telegram:"] }),
+            json!({ "roles": { "owner": ["telegram:7"] } }),
+            json!({ "roles": { "guest": [] } }),
+            json!({ "roles": { "v i p": [] } }),
+        ] {
+            assert!(people(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_main_session_is_its_owner_s_and_a_direct_one_is_if_only_owners_spoke_in_it() {
+        let (owner, other) = (
+            Who { user: None, roles: vec![OWNER.to_owned()] },
+            Who { user: None, roles: vec![GUEST.to_owned()] },
+        );
+        for (kind, scope, now, always, who) in [
+            (SessionKind::Main, DmScope::PerChannelPeer, &other, &other, Audience::Owner),
+            (SessionKind::Main, DmScope::Main, &other, &other, Audience::Others),
+            (SessionKind::Main, DmScope::Main, &owner, &other, Audience::Others),
+            (SessionKind::Main, DmScope::Main, &owner, &owner, Audience::Owner),
+            (SessionKind::Heartbeat, DmScope::Main, &other, &other, Audience::Owner),
+            (SessionKind::Dm, DmScope::PerChannelPeer, &other, &other, Audience::Others),
+            (SessionKind::Dm, DmScope::PerChannelPeer, &owner, &owner, Audience::Owner),
+            (SessionKind::Dm, DmScope::PerPeer, &owner, &other, Audience::Others),
+            (SessionKind::Group, DmScope::PerPeer, &owner, &owner, Audience::Others),
+            (SessionKind::Api, DmScope::PerPeer, &owner, &owner, Audience::Others),
+        ] {
+            assert_eq!(audience(kind, scope, now, always), who, "{kind:?} {scope:?}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Keys of a provider, when it has several.
+
+use std::{collections::BTreeMap, fmt};
+
+use holdfast_llm::credentials::{Credential, Profile, Stats};
+use jiff::Timestamp;
+use secrecy::{ExposeSecret as _, SecretString};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, tenant::check_name};
+
+/// What the key is called that a provider was set up with.
+pub const OWN_KEY: &str = "default";
+
+const LONGEST_SECRET: usize = 16_000;
+
+/// What kind of thing is presented.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CredentialKind {
+    /// A key that lasts.
+    ApiKey,
+    /// A token that may end.
+    Token,
+    /// What a person agreed to.
+    OAuth,
+}
+
+impl CredentialKind {
+    /// The word that the database and the API use.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ApiKey => "api_key",
+            Self::Token => "token",
+            Self::OAuth => "oauth",
+        }
+    }
+
+    /// The kind that a word names; nothing is an API key.
+    ///
+    /// # Errors
+    ///
+    /// If it names none.
+    pub fn parse(word: &str) -> Result<Self, Error> {
+        match word {
+            "" | "api_key" => Ok(Self::ApiKey),
+            "token" => Ok(Self::Token),
+            "oauth" => Ok(Self::OAuth),
+            other => {
+                let other: String = other.chars().take(80).collect();
+                Err(Error::Invalid(format!(
+                    "`{other}` is not a kind of credential: use api_key, token or oauth"
+                )))
+            }
+        }
+    }
+}
+
+/// A key to keep.
+#[derive(Clone)]
+pub struct NewCredential {
+    /// For which provider.
+    pub provider: String,
+    /// What it is called.
+    pub name: String,
+    /// What kind of thing it is.
+    pub kind: CredentialKind,
+    /// What is presented.
+    pub secret: SecretString,
+    /// What is exchanged for another, of [`CredentialKind::OAuth`].
+    pub refresh: Option<SecretString>,
+    /// When it ends, of [`CredentialKind::Token`].
+    pub expires: Option<Timestamp>,
+}
+
+impl fmt::Debug for NewCredential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NewCredential").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A key as people see it, and what is remembered of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CredentialCard {
+    /// For which provider.
+    pub provider: String,
+    /// What it is called.
+    pub name: String,
+    /// What kind of thing it is.
+    pub kind: CredentialKind,
+    /// When it ends.
+    pub expires: Option<Timestamp>,
+    /// What is remembered of it.
+    pub stats: Stats,
+    /// Its place in the order that was written down, from 1; 0 if it takes no part in one.
+    pub place: usize,
+    /// Whether that order is kept as it is.
+    pub strict: bool,
+}
+
+/// What is remembered of a key, as the database has it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remembered {
+    /// When it changed, in milliseconds since 1970.
+    pub changed: i64,
+    /// What is remembered.
+    pub stats: Stats,
+}
+
+/// A provider's keys.
+#[derive(Debug, Clone, Default)]
+pub struct Keys {
+    /// All of them, opened. There may be none.
+    pub profiles: Vec<Profile>,
+    /// What is remembered, by the key's name.
+    pub stats: BTreeMap<String, Remembered>,
+    /// Those that take part, if somebody wrote that down.
+    pub order: Option<Vec<String>>,
+    /// Whether they are tried in that order.
+    pub strict: bool,
+}
+
+/// What is sealed of a key.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Sealed {
+    secret: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refresh: Option<String>,
+}
+
+impl Sealed {
+    /// What is to be sealed.
+    pub(crate) fn bytes(new: &NewCredential) -> Vec<u8> {
+        let refresh = new.refresh.as_ref().map(|refresh| refresh.expose_secret().to_owned());
+        let sealed = Self { secret: new.secret.expose_secret().to_owned(), refresh };
+        // Two texts always make JSON.
+        serde_json::to_vec(&sealed).unwrap_or_default()
+    }
+
+    /// What was sealed, as it is used.
+    pub(crate) fn open(
+        bytes: &[u8],
+        kind: CredentialKind,
+        expires: Option<Timestamp>,
+    ) -> Result<Credential, Error> {
+        let Self { secret, refresh } =
+            // What the parser says might show a part of it.
+            serde_json::from_slice(bytes)
+                .map_err(|_| Error::corrupt("credential", anyhow::anyhow!("it is not as it was written")))?;
+        Ok(match kind {
+            CredentialKind::ApiKey => Credential::ApiKey { key: secret.into() },
+            CredentialKind::Token => Credential::Token {
+                token: secret.into(),
+                expires: expires.map(Timestamp::as_millisecond),
+            },
+            CredentialKind::OAuth => {
+                Credential::OAuth { access: secret.into(), refresh: refresh.map(Into::into) }
+            }
+        })
+    }
+}
+
+impl NewCredential {
+    /// Refuses what could never work.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        check_name("provider", &self.provider)?;
+        check_name("credential", &self.name)?;
+        if self.name == OWN_KEY {
+            return Err(Error::Invalid(format!(
+                "`{OWN_KEY}` is the key that the provider was set up with: set the provider up \
+                 again, or take another name"
+            )));
+        }
+        check_secret(&self.secret)?;
+        match (&self.refresh, self.kind) {
+            (Some(refresh), CredentialKind::OAuth) => check_secret(refresh)?,
+            (Some(_), CredentialKind::ApiKey | CredentialKind::Token) => {
+                return Err(Error::Invalid("only kind oauth has a refresh token".to_owned()));
+            }
+            (None, _) => {}
+        }
+        match (self.expires, self.kind) {
+            (Some(_), CredentialKind::ApiKey | CredentialKind::OAuth) => {
+                Err(Error::Invalid("only kind token has an end".to_owned()))
+            }
+            (Some(_), CredentialKind::Token) | (None, _) => Ok(()),
+        }
+    }
+}
+
+fn check_secret(secret: &SecretString) -> Result<(), Error> {
+    let text = secret.expose_secret();
+    if (1..=LONGEST_SECRET).contains(&text.len()) && text.chars().all(|c| c.is_ascii_graphic()) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "a credential's secret has 1 to {LONGEST_SECRET} characters, all of them printable ASCII \
+         without a space"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(kind: CredentialKind) -> NewCredential {
+        NewCredential {
+            provider: "openai".into(),
+            name: "work".into(),
+            kind,
+            secret: "sk-secret".into(),
+            refresh: None,
+            expires: None,
+        }
+    }
+
+    #[test]
+    fn what_is_sealed_comes_back_as_it_was_and_is_not_shown() {
+        let oauth =
+            NewCredential { refresh: Some("r-secret".into()), ..new(CredentialKind::OAuth) };
+
+        let opened = Sealed::open(&Sealed::bytes(&oauth), oauth.kind, None).unwrap();
+
+        let Credential::OAuth { access, refresh: Some(refresh) } = &opened else {
+            panic!("{opened:?}")
+        };
+        assert_eq!((access.expose_secret(), refresh.expose_secret()), ("sk-secret", "r-secret"));
+        assert!(!format!("{oauth:?} {opened:?}").contains("secret\""));
+    }
+
+    #[test]
+    fn what_could_never_work_is_refused() {
+        let key = || new(CredentialKind::ApiKey);
+        assert!(key().check().is_ok());
+        for wrong in [
+            NewCredential { name: OWN_KEY.into(), ..key() },
+            NewCredential { name: "two words".into(), ..key() },
+            NewCredential { secret: "".into(), ..key() },
+            NewCredential { secret: "a b".into(), ..key() },
+            NewCredential { refresh: Some("r".into()), ..key() },
+            NewCredential { expires: Some(Timestamp::now()), ..key() },
+        ] {
+            assert!(matches!(wrong.check(), Err(Error::Invalid(_))), "{wrong:?}");
+        }
+    }
+}

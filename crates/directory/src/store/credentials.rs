@@ -1,0 +1,204 @@
+//! `control.auth_profiles`, `control.auth_orders` and `control.auth_stats`.
+
+use holdfast_llm::credentials::Stats;
+use holdfast_pg::TenantTx;
+use jiff::Timestamp;
+use sqlx::types::Json;
+
+use crate::{CredentialCard, CredentialKind, Error, NewCredential, Remembered};
+
+/// A key of a provider, sealed; the provider's own has neither kind nor secret here.
+#[derive(sqlx::FromRow)]
+pub(crate) struct Row {
+    pub(crate) name: String,
+    kind: Option<String>,
+    pub(crate) secret: Option<Vec<u8>>,
+    expires_at: Option<jiff_sqlx::Timestamp>,
+    changed: Option<i64>,
+    stats: Option<Json<Stats>>,
+    pub(crate) names: Option<Vec<String>>,
+    pub(crate) strict: Option<bool>,
+}
+
+impl Row {
+    pub(crate) fn kind(&self) -> Result<CredentialKind, Error> {
+        CredentialKind::parse(self.kind.as_deref().unwrap_or_default())
+    }
+
+    pub(crate) fn expires(&self) -> Option<Timestamp> {
+        self.expires_at.map(|at| at.to_jiff())
+    }
+
+    pub(crate) fn remembered(&self) -> Option<Remembered> {
+        let (changed, stats) = (self.changed?, self.stats.as_ref()?.0.clone());
+        Some(Remembered { changed, stats })
+    }
+}
+
+/// The keys of a provider, its own first, with what is remembered and in which order they go.
+pub(crate) async fn of(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Row>> {
+    const SQL: &str = "
+        select n.name, p.kind, p.secret, p.expires_at, s.changed, s.stats, o.names, o.strict
+        from (select 'default' as name
+              union all
+              select name from control.auth_profiles where tenant_id = $1 and provider = $2) n
+        left join control.auth_profiles p
+               on p.tenant_id = $1 and p.provider = $2 and p.name = n.name
+        left join control.auth_stats s
+               on s.tenant_id = $1 and s.provider = $2 and s.name = n.name
+        left join control.auth_orders o on o.tenant_id = $1 and o.provider = $2
+        order by n.name <> 'default', n.name";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(provider).fetch_all(tx.conn()).await
+}
+
+pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error> {
+    #[derive(sqlx::FromRow)]
+    struct Listed {
+        provider: String,
+        name: String,
+        kind: String,
+        expires_at: Option<jiff_sqlx::Timestamp>,
+        stats: Option<Json<Stats>>,
+        place: Option<i32>,
+        strict: Option<bool>,
+    }
+    const SQL: &str = "
+        select k.provider, k.name, k.kind, k.expires_at, s.stats,
+               array_position(o.names, k.name) as place, o.strict
+        from (select tenant_id, name as provider, 'default' as name, 'api_key' as kind,
+                     null::timestamptz as expires_at
+              from control.providers where tenant_id = $1 and api_key is not null
+              union all
+              select tenant_id, provider, name, kind, expires_at
+              from control.auth_profiles where tenant_id = $1) k
+        left join control.auth_stats s
+               on s.tenant_id = $1 and s.provider = k.provider and s.name = k.name
+        left join control.auth_orders o on o.tenant_id = $1 and o.provider = k.provider
+        order by k.provider, o.names is null, place nulls last, k.name";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<Listed> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let card = |row: Listed| {
+        Ok(CredentialCard {
+            kind: CredentialKind::parse(&row.kind)?,
+            provider: row.provider,
+            name: row.name,
+            expires: row.expires_at.map(|at| at.to_jiff()),
+            stats: row.stats.map(|stats| stats.0).unwrap_or_default(),
+            place: row.place.and_then(|place| usize::try_from(place).ok()).unwrap_or_default(),
+            strict: row.strict.unwrap_or_default(),
+        })
+    };
+    rows.into_iter().map(card).collect()
+}
+
+pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into control.auth_profiles (tenant_id, provider, name, kind, secret, expires_at)
+        values ($1, $2, $3, $4, $5, $6)
+        on conflict (tenant_id, provider, name) do update
+            set kind = excluded.kind, secret = excluded.secret, expires_at = excluded.expires_at,
+                updated_at = now()";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(&new.provider)
+        .bind(&new.name)
+        .bind(new.kind.as_str())
+        .bind(sealed)
+        .bind(new.expires.map(jiff_sqlx::Timestamp::from))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Says whether it was there.
+pub(crate) async fn delete(tx: &mut TenantTx, provider: &str, name: &str) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        with stats as (
+            delete from control.auth_stats
+            where tenant_id = $1 and provider = $2 and name = $3),
+        own as (
+            update control.providers set api_key = null, updated_at = now()
+            where tenant_id = $1 and name = $2 and $3 = 'default' and api_key is not null
+            returning 1),
+        gone as (
+            delete from control.auth_profiles
+            where tenant_id = $1 and provider = $2 and name = $3
+            returning 1)
+        select exists (select from own) or exists (select from gone)";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(provider).bind(name).fetch_one(tx.conn()).await
+}
+
+/// Writes an order down, or forgets it if there are no names.
+pub(crate) async fn order(
+    tx: &mut TenantTx,
+    provider: &str,
+    names: &[String],
+    strict: bool,
+) -> sqlx::Result<()> {
+    const FORGET: &str = "delete from control.auth_orders where tenant_id = $1 and provider = $2";
+    const SQL: &str = "
+        insert into control.auth_orders (tenant_id, provider, names, strict)
+        values ($1, $2, $3, $4)
+        on conflict (tenant_id, provider) do update
+            set names = excluded.names, strict = excluded.strict";
+    let tenant = tx.tenant().as_uuid();
+    if names.is_empty() {
+        sqlx::query(FORGET).bind(tenant).bind(provider).execute(tx.conn()).await?;
+        return Ok(());
+    }
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(provider)
+        .bind(names)
+        .bind(strict)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Remembers this, unless what is remembered is later; of a key that is gone, nothing.
+pub(crate) async fn remember(
+    tx: &mut TenantTx,
+    provider: &str,
+    name: &str,
+    now: &Remembered,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into control.auth_stats as s (tenant_id, provider, name, changed, stats)
+        select $1, $2, $3, $4, $5
+        where exists (select from control.providers where tenant_id = $1 and name = $2
+                      for key share)
+        on conflict (tenant_id, provider, name) do update
+            set changed = excluded.changed, stats = excluded.stats
+            where s.changed < excluded.changed";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(provider)
+        .bind(name)
+        .bind(now.changed)
+        .bind(Json(&now.stats))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Forgets what is remembered, so that it counts before what anybody else remembers.
+pub(crate) async fn forget(
+    tx: &mut TenantTx,
+    provider: &str,
+    name: &str,
+    now: i64,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into control.auth_stats as s (tenant_id, provider, name, changed, stats)
+        values ($1, $2, $3, $4, '{}')
+        on conflict (tenant_id, provider, name) do update
+            set changed = greatest(excluded.changed, s.changed + 1), stats = excluded.stats";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(provider).bind(name).bind(now).execute(tx.conn()).await?;
+    Ok(())
+}

@@ -1,0 +1,208 @@
+//! Keys of a provider, and what is remembered of them.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+
+use super::check_room;
+use crate::{
+    Actor, CredentialCard, Directory, Error, Keys, NewCredential, OWN_KEY, Purpose, Remembered,
+    credential::Sealed, store, tenant::check_name,
+};
+
+/// Keys of one provider.
+const MOST: usize = 20;
+
+impl Directory {
+    /// The tenant's keys, by provider, with what is remembered of each.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn credentials(&self, tenant: TenantId) -> Result<Vec<CredentialCard>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let credentials = store::credentials::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(credentials)
+    }
+
+    /// Keeps a further key of a provider; it takes the place of one with the same name, and
+    /// nothing is remembered of it.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, there is no such provider, or it has too many.
+    pub async fn put_credential(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: &NewCredential,
+    ) -> Result<(), Error> {
+        new.check()?;
+        let mut tx = self.change(tenant).await?;
+        provider_is_there(&mut tx, &new.provider).await?;
+        let others = store::credentials::of(&mut tx, &new.provider).await?;
+        if others.iter().all(|other| other.name != new.name) {
+            let (have, most) = (others.len(), MOST);
+            let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+            check_room("keys of one provider", number(have), number(most))?;
+        }
+        let data_key = self.data_key(&mut tx).await?;
+        let purpose = Purpose::Credential { provider: &new.provider, name: &new.name };
+        let sealed = data_key.seal(purpose, &Sealed::bytes(new))?;
+        store::credentials::put(&mut tx, new, &sealed).await?;
+        store::credentials::forget(&mut tx, &new.provider, &new.name, now()).await?;
+        let subject = format!("{}/{}", new.provider, new.name);
+        store::audit::record(&mut tx, actor, "credential.put", subject).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets a key; of the name `default`, the provider's own.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name.
+    pub async fn delete_credential(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        provider: &str,
+        name: &str,
+    ) -> Result<(), Error> {
+        let subject = subject(provider, name)?;
+        let mut tx = self.change(tenant).await?;
+        if !store::credentials::delete(&mut tx, provider, name).await? {
+            return Err(Error::not_found("credential", subject));
+        }
+        store::audit::record(&mut tx, actor, "credential.delete", subject).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Writes down which keys of a provider take part, and with `strict` in which order; without
+    /// names all do, the one that rested longest first.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such provider, or no such key.
+    pub async fn order_credentials(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        provider: &str,
+        order: (&[String], bool),
+    ) -> Result<(), Error> {
+        check_name("provider", provider)?;
+        let (names, strict) = order;
+        let mut tx = self.change(tenant).await?;
+        let own = provider_is_there(&mut tx, provider).await?;
+        let there = store::credentials::of(&mut tx, provider).await?;
+        let is_there =
+            |name: &String| there.iter().any(|one| one.name == *name && (*name != OWN_KEY || own));
+        if let Some(missing) = names.iter().find(|name| !is_there(name)) {
+            return Err(Error::not_found("credential", format!("{provider}/{missing}")));
+        }
+        store::credentials::order(&mut tx, provider, names, strict).await?;
+        store::audit::record(&mut tx, actor, "credential.order", provider).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets what went wrong with a key, so that it is used again at once.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name.
+    pub async fn enable_credential(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        provider: &str,
+        name: &str,
+    ) -> Result<(), Error> {
+        let subject = subject(provider, name)?;
+        let mut tx = self.change(tenant).await?;
+        let all = store::credentials::all(&mut tx).await?;
+        if !all.iter().any(|one| one.provider == provider && one.name == name) {
+            return Err(Error::not_found("credential", subject));
+        }
+        store::credentials::forget(&mut tx, provider, name, now()).await?;
+        store::audit::record(&mut tx, actor, "credential.enable", subject).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Keeps what is to be remembered of a key, unless something later is kept.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn remember_credential(
+        &self,
+        tenant: TenantId,
+        provider: &str,
+        name: &str,
+        remembered: &Remembered,
+    ) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        store::credentials::remember(&mut tx, provider, name, remembered).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// A provider's keys, opened. `own` is the key that it was set up with.
+    pub(crate) async fn keys_of(
+        &self,
+        tx: &mut TenantTx,
+        provider: &str,
+        own: Option<&secrecy::SecretString>,
+    ) -> Result<Keys, Error> {
+        use holdfast_llm::credentials::{Credential, Profile};
+        let rows = store::credentials::of(tx, provider).await?;
+        let mut keys = Keys {
+            order: rows.first().and_then(|row| row.names.clone()),
+            strict: rows.first().and_then(|row| row.strict).unwrap_or_default(),
+            ..Keys::default()
+        };
+        let mut data_key = None;
+        for row in rows {
+            if let Some(remembered) = row.remembered() {
+                keys.stats.insert(row.name.clone(), remembered);
+            }
+            let credential = match &row.secret {
+                Some(sealed) => {
+                    if data_key.is_none() {
+                        data_key = Some(self.data_key(tx).await?);
+                    }
+                    let Some(data_key) = &data_key else { continue };
+                    let purpose = Purpose::Credential { provider, name: &row.name };
+                    Sealed::open(&data_key.open(purpose, sealed)?, row.kind()?, row.expires())?
+                }
+                None => match own {
+                    Some(key) => Credential::ApiKey { key: key.clone() },
+                    None => continue,
+                },
+            };
+            let (id, provider) = (row.name, provider.to_owned());
+            keys.profiles.push(Profile { id, provider, credential });
+        }
+        Ok(keys)
+    }
+}
+
+/// Whether the provider has a key of its own.
+async fn provider_is_there(tx: &mut TenantTx, provider: &str) -> Result<bool, Error> {
+    let found = store::providers::get(tx, provider).await?;
+    Ok(found.ok_or_else(|| Error::not_found("provider", provider))?.has_key)
+}
+
+fn subject(provider: &str, name: &str) -> Result<String, Error> {
+    check_name("provider", provider)?;
+    check_name("credential", name)?;
+    Ok(format!("{provider}/{name}"))
+}
+
+pub(super) fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}

@@ -1,0 +1,181 @@
+//! MCP servers: whose tools agents may use.
+
+use std::collections::BTreeMap;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId};
+use secrecy::{ExposeSecret as _, SecretString};
+use uuid::Uuid;
+
+use super::check_room;
+use crate::{
+    Actor, DataKey, Directory, Error, McpServer, NewMcpServer, OpenMcpServer, Purpose,
+    mcp::check_name, routing::Wanted, store,
+};
+
+const MOST: i64 = 32;
+
+impl Directory {
+    /// The tenant's MCP servers, by name.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn mcp_servers(&self, tenant: TenantId) -> Result<Vec<McpServer>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let servers = store::mcp_servers::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(servers)
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name.
+    pub async fn mcp_server(&self, tenant: TenantId, name: &str) -> Result<McpServer, Error> {
+        check_name(name)?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        let server = store::mcp_servers::get(&mut tx, name).await?;
+        tx.commit().await?;
+        server.ok_or_else(|| Error::not_found("mcp server", name))
+    }
+
+    /// Those that are used, with what is presented to them, by name.
+    ///
+    /// # Errors
+    ///
+    /// If what is sealed cannot be opened, or the database fails.
+    pub async fn open_mcp_servers(&self, tenant: TenantId) -> Result<Vec<OpenMcpServer>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let stored = store::mcp_servers::enabled(&mut tx).await?;
+        let has_secrets = stored.iter().any(|(_, sealed)| sealed.is_some());
+        let key = match has_secrets {
+            true => Some(self.data_key(&mut tx).await?),
+            false => None,
+        };
+        tx.commit().await?;
+        let open = |(server, sealed): (McpServer, Option<Vec<u8>>)| {
+            let secrets = match (&key, sealed) {
+                (Some(key), Some(sealed)) => unseal(key, &server.name, &sealed)?,
+                _ => Vec::new(),
+            };
+            Ok(OpenMcpServer { server, secrets })
+        };
+        stored.into_iter().map(open).collect()
+    }
+
+    /// Sets an MCP server up, or replaces what one is.
+    ///
+    /// # Errors
+    ///
+    /// If it could never work, the tenant has too many, names an agent that is not there, or
+    /// stored secrets would go to another place than they were given for.
+    pub async fn put_mcp_server(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewMcpServer,
+    ) -> Result<McpServer, Error> {
+        new.check()?;
+        let mut tx = self.change(tenant).await?;
+        let old = store::mcp_servers::get(&mut tx, &new.name).await?;
+        let kept = old.as_ref().map(|old| old.secret_names.clone()).unwrap_or_default();
+        match &old {
+            None => check_room("mcp servers", store::mcp_servers::count(&mut tx).await?, MOST)?,
+            Some(old)
+                if new.secrets.is_none()
+                    && !kept.is_empty()
+                    && !old.transport.is_same_place(&new.transport) =>
+            {
+                return Err(Error::Invalid(
+                    "the stored headers or variables were given for another server: give them \
+                     again"
+                        .to_owned(),
+                ));
+            }
+            Some(_) => {}
+        }
+        let agents = find_agents(&mut tx, &new.agents).await?;
+        let sealed = match &new.secrets {
+            None => None,
+            Some(secrets) if secrets.is_empty() => Some(None),
+            Some(secrets) => {
+                let key = self.data_key(&mut tx).await?;
+                Some(Some(seal(&key, &new.name, secrets)?))
+            }
+        };
+        let server = McpServer {
+            secret_names: match new.secrets {
+                None => kept,
+                Some(secrets) => secrets.into_keys().collect(),
+            },
+            name: new.name,
+            transport: new.transport,
+            agents,
+            enabled: new.enabled,
+            version: Uuid::now_v7(),
+        };
+        let secrets = sealed.as_ref().map(Option::as_deref);
+        store::mcp_servers::put(&mut tx, &server, secrets).await?;
+        store::audit::record(&mut tx, actor, "mcp_server.put", &server.name).await?;
+        tx.commit().await?;
+        Ok(server)
+    }
+
+    /// Deletes an MCP server and what is stored for it.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has none of that name.
+    pub async fn delete_mcp_server(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name: &str,
+    ) -> Result<(), Error> {
+        check_name(name)?;
+        let mut tx = self.change(tenant).await?;
+        if !store::mcp_servers::delete(&mut tx, name).await? {
+            return Err(Error::not_found("mcp server", name));
+        }
+        store::audit::record(&mut tx, actor, "mcp_server.delete", name).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+async fn find_agents(tx: &mut TenantTx, named: &[String]) -> Result<Option<Vec<AgentId>>, Error> {
+    if named.is_empty() {
+        return Ok(None);
+    }
+    let mut agents = Vec::with_capacity(named.len());
+    for name in named {
+        let missing = || Error::not_found("agent", name);
+        let wanted = Wanted::parse(name).ok_or_else(missing)?;
+        agents.push(store::agents::find(tx, &wanted).await?.ok_or_else(missing)?.id);
+    }
+    Ok(Some(agents))
+}
+
+fn seal(
+    key: &DataKey,
+    server: &str,
+    secrets: &BTreeMap<String, SecretString>,
+) -> Result<Vec<u8>, Error> {
+    let open: BTreeMap<&str, &str> =
+        secrets.iter().map(|(name, value)| (name.as_str(), value.expose_secret())).collect();
+    let json = serde_json::to_vec(&open).map_err(|error| Error::corrupt("secrets", error))?;
+    key.seal(Purpose::McpSecrets(server), &json)
+}
+
+fn unseal(
+    key: &DataKey,
+    server: &str,
+    sealed: &[u8],
+) -> Result<Vec<(String, SecretString)>, Error> {
+    let json = key.open(Purpose::McpSecrets(server), sealed)?;
+    let open: BTreeMap<String, SecretString> =
+        serde_json::from_slice(&json).map_err(|_| Error::Sealed("an mcp server's secrets"))?;
+    Ok(open.into_iter().collect())
+}

@@ -1,0 +1,137 @@
+//! Tool policies, and the tools that there are.
+
+use holdfast_types::{AgentId, RunId, TenantId};
+use serde_json::Value;
+
+use crate::{
+    Actor, Directory, Error,
+    policy::{KnownTool, Policies, StoredPolicy},
+    store,
+};
+
+/// The longest policy, in bytes of JSON.
+const LONGEST: usize = 64 * 1024;
+/// The longest summary of a tool that is kept, and the longest reason of a refusal.
+const LONGEST_TEXT: usize = 300;
+
+impl Directory {
+    /// The policy of an agent, or of the tenant itself.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn policy(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+    ) -> Result<StoredPolicy, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = store::policies::get(&mut tx, agent).await?;
+        tx.commit().await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    /// What holds for an agent: its tenant's policy and its own.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn policies(&self, tenant: TenantId, agent: AgentId) -> Result<Policies, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let both = store::policies::both(&mut tx, agent).await?;
+        tx.commit().await?;
+        Ok(both)
+    }
+
+    /// Replaces a policy. With `based_on` only if that is still its version.
+    ///
+    /// Whether the document means anything is for the caller to have checked.
+    ///
+    /// # Errors
+    ///
+    /// If somebody changed it meanwhile, it is too long, or the agent is gone.
+    pub async fn put_policy(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        agent: Option<AgentId>,
+        based_on: Option<i64>,
+        document: &Value,
+    ) -> Result<StoredPolicy, Error> {
+        let length = document.to_string().len();
+        if length > LONGEST {
+            return Err(Error::Invalid(format!(
+                "a policy has {LONGEST} bytes at most, and this one {length}"
+            )));
+        }
+        let mut tx = self.change(tenant).await?;
+        let now = store::policies::get(&mut tx, agent).await?.unwrap_or_default().version;
+        if let Some(based_on) = based_on.filter(|based_on| *based_on != now) {
+            return Err(Error::Conflict(format!(
+                "the policy is version {now} by now, and this change is based on {based_on}: \
+                 read it again, and make the change in that"
+            )));
+        }
+        let stored = store::policies::put(&mut tx, agent, document).await.map_err(|error| {
+            match holdfast_pg::on_constraint("policies_agent_fkey", &error) {
+                true => {
+                    Error::not_found("agent", agent.map(|id| id.to_string()).unwrap_or_default())
+                }
+                false => error.into(),
+            }
+        })?;
+        let of = agent.map_or_else(|| tenant.to_string(), |agent| agent.to_string());
+        store::audit::record(&mut tx, actor, "policy.put", of).await?;
+        tx.commit().await?;
+        Ok(stored)
+    }
+
+    /// Records that a call of a tool was refused: which tool, and by which rule.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn record_refusal(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        run: RunId,
+        why: &str,
+    ) -> Result<(), Error> {
+        let why: String = why.chars().take(LONGEST_TEXT).collect();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let actor = Actor::Agent(agent);
+        store::audit::record(&mut tx, actor, "tool.refuse", format!("{run} {why}")).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes the tools that a runner has. What is known and fresh is not written again.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn announce_tools(&self, tools: &[KnownTool]) -> Result<(), Error> {
+        let short = |tool: &KnownTool| KnownTool {
+            summary: tool.summary.chars().take(LONGEST_TEXT).collect(),
+            name: tool.name.clone(),
+        };
+        let tools: Vec<KnownTool> = tools.iter().map(short).collect();
+        let mut tx = self.pools.system().await?;
+        store::tools::announce(&mut tx, &tools).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The tools that runners have, by name: those that were announced in the last three days.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn known_tools(&self) -> Result<Vec<KnownTool>, Error> {
+        let mut tx = self.pools.system().await?;
+        let tools = store::tools::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(tools)
+    }
+}

@@ -1,0 +1,167 @@
+//! What a call of a server's tool came to.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
+
+use crate::error::short;
+
+/// The largest picture, in bytes of base64.
+const LARGEST_IMAGE: usize = 8 << 20;
+
+/// What a call of a server's tool came to; a stranger's text.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Answer {
+    /// In the server's order.
+    pub content: Vec<Content>,
+    /// The tool did not do what it should.
+    pub failed: bool,
+}
+
+/// A part of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Content {
+    /// A text.
+    Text(String),
+    /// A picture.
+    Image {
+        /// Its media type, as in `image/png`.
+        media_type: String,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
+}
+
+impl Answer {
+    /// A text.
+    #[must_use]
+    pub fn text(text: impl Into<String>) -> Self {
+        Self { content: vec![Content::Text(text.into())], failed: false }
+    }
+
+    /// Why it did not work.
+    #[must_use]
+    pub fn failed(text: impl Into<String>) -> Self {
+        Self { failed: true, ..Self::text(text) }
+    }
+
+    /// All its texts, a line between them.
+    #[must_use]
+    pub fn texts(&self) -> String {
+        let texts = self.content.iter().filter_map(|part| match part {
+            Content::Text(text) => Some(text.as_str()),
+            Content::Image { .. } => None,
+        });
+        texts.collect::<Vec<_>>().join("\n")
+    }
+
+    pub(crate) fn read(result: CallToolResult) -> Self {
+        let failed = result.is_error.unwrap_or_default();
+        let mut content: Vec<Content> = result.content.into_iter().map(Content::read).collect();
+        // By the specification a server says the same in words; not all do.
+        if let (true, Some(value)) = (content.is_empty(), result.structured_content) {
+            content.push(Content::Text(value.to_string()));
+        }
+        Self { content, failed }
+    }
+
+    pub(crate) fn write(self) -> CallToolResult {
+        let content = self.content.into_iter().map(|part| match part {
+            Content::Text(text) => ContentBlock::text(text),
+            Content::Image { media_type, data } => {
+                ContentBlock::image(STANDARD.encode(data), media_type)
+            }
+        });
+        match self.failed {
+            true => CallToolResult::error(content.collect()),
+            false => CallToolResult::success(content.collect()),
+        }
+    }
+}
+
+impl Content {
+    fn read(block: ContentBlock) -> Self {
+        match block {
+            ContentBlock::Text(text) => Self::Text(text.text),
+            ContentBlock::Image(image) => {
+                let (size, media_type) = (image.data.len(), image.mime_type);
+                let data =
+                    (size <= LARGEST_IMAGE).then(|| STANDARD.decode(&image.data).ok()).flatten();
+                match data.filter(|_| media_type.starts_with("image/") && media_type.len() < 64) {
+                    Some(data) => Self::Image { media_type, data },
+                    None => Self::Text(format!("[a picture of {size} bytes that cannot be shown]")),
+                }
+            }
+            ContentBlock::Audio(audio) => Self::Text(format!(
+                "[a sound, {}, {} bytes of base64, which is not played]",
+                short(&audio.mime_type),
+                audio.data.len()
+            )),
+            ContentBlock::Resource(resource) => match resource.resource {
+                ResourceContents::TextResourceContents { text, uri, .. } => {
+                    Self::Text(format!("[{}]\n{text}", short(&uri)))
+                }
+                ResourceContents::BlobResourceContents { uri, blob, .. } => Self::Text(format!(
+                    "[{}: {} bytes of base64, which are not shown]",
+                    short(&uri),
+                    blob.len()
+                )),
+                _ => Self::Text("[a resource of an unknown kind]".to_owned()),
+            },
+            ContentBlock::ResourceLink(link) => {
+                Self::Text(format!("[{}: {}]", short(&link.name), short(&link.uri)))
+            }
+            _ => Self::Text("[a part of an unknown kind]".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(result: serde_json::Value) -> Answer {
+        Answer::read(serde_json::from_value(result).unwrap())
+    }
+
+    #[test]
+    fn texts_and_pictures_are_taken_and_the_rest_is_told_of() {
+        let answer = read(json!({ "content": [
+            { "type": "text", "text": "one" },
+            { "type": "image", "data": "AAEC", "mimeType": "image/png" },
+            { "type": "image", "data": "%", "mimeType": "image/png" },
+            { "type": "audio", "data": "AAEC", "mimeType": "audio/wav" },
+            { "type": "resource", "resource": { "uri": "a://b", "text": "two" } },
+            { "type": "resource", "resource": { "uri": "a://c", "blob": "AAEC" } },
+            { "type": "resource_link", "uri": "a://d", "name": "three" },
+        ] }));
+
+        let image = Content::Image { media_type: "image/png".to_owned(), data: vec![0, 1, 2] };
+        assert_eq!(answer.content[1], image);
+        assert_eq!(
+            answer.texts(),
+            "one\n[a picture of 1 bytes that cannot be shown]\n\
+             [a sound, audio/wav, 4 bytes of base64, which is not played]\n[a://b]\ntwo\n\
+             [a://c: 4 bytes of base64, which are not shown]\n[three: a://d]"
+        );
+        assert!(!answer.failed);
+    }
+
+    #[test]
+    fn what_is_only_structured_is_told_as_json() {
+        let answer = read(json!({ "content": [], "structuredContent": { "n": 1 } }));
+
+        assert_eq!(answer, Answer::text(r#"{"n":1}"#));
+        let both = json!({ "content": [{ "type": "text", "text": "x" }], "structuredContent": 1, "isError": true });
+        assert_eq!(read(both), Answer::failed("x"));
+    }
+
+    #[test]
+    fn an_answer_reads_back() {
+        let image = Content::Image { media_type: "image/png".to_owned(), data: vec![1] };
+        let answer = Answer { content: vec![Content::Text("a".to_owned()), image], failed: true };
+
+        assert_eq!(Answer::read(answer.clone().write()), answer);
+    }
+}

@@ -1,0 +1,139 @@
+//! Why a server could not be used.
+
+use std::{error::Error as StdError, time::Duration};
+
+use rmcp::{
+    ServiceError,
+    model::ErrorData,
+    service::ClientInitializeError,
+    transport::{DynamicTransportError, streamable_http_client::StreamableHttpError},
+};
+
+/// The most of a server's own words that are kept, in characters.
+const MOST_SAID: usize = 500;
+
+/// Why a server could not be used. What a server said itself is a stranger's text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It cannot be reached; nothing of it was heard.
+    #[error("it cannot be reached: {0}")]
+    Unreachable(String),
+    /// It wants other credentials.
+    #[error("it wants other credentials (HTTP 401 or 403): put the right header with `mcp add`")]
+    Unauthorized,
+    /// It did not answer in time.
+    #[error("it did not answer within {} s", waited.as_secs_f64())]
+    Silent {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// It ended, or the connection did.
+    #[error("the connection to it ended")]
+    Closed,
+    /// It answered with an error.
+    #[error("it answered with error {code}: {said}")]
+    Refused {
+        /// The JSON-RPC code.
+        code: i32,
+        /// What it said.
+        said: String,
+    },
+    /// What it answered is not what the protocol says.
+    #[error("it does not speak the protocol: {0}")]
+    Garbled(String),
+    /// A header cannot be sent.
+    #[error(
+        "the header `{0}` cannot be sent: its name or value is no header's, or it is the protocol's own"
+    )]
+    Header(String),
+}
+
+impl Error {
+    /// Whether the connection is of no use any more.
+    #[must_use]
+    pub const fn is_lost(&self) -> bool {
+        match self {
+            Self::Unreachable(_) | Self::Unauthorized | Self::Closed | Self::Header(_) => true,
+            Self::Silent { .. } | Self::Refused { .. } | Self::Garbled(_) => false,
+        }
+    }
+
+    pub(crate) fn of_start(error: &ClientInitializeError) -> Self {
+        match error {
+            ClientInitializeError::TransportError { error, .. } => of_transport(error),
+            ClientInitializeError::JsonRpcError(error) => of_data(error),
+            ClientInitializeError::ConnectionClosed(_) | ClientInitializeError::Cancelled => {
+                Self::Closed
+            }
+            ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
+                Self::of_start(fallback)
+            }
+            other => Self::Garbled(short(&other.to_string())),
+        }
+    }
+
+    pub(crate) fn of_call(error: &ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(error) => of_data(error),
+            ServiceError::TransportSend(error) => of_transport(error),
+            ServiceError::TransportClosed | ServiceError::Cancelled { .. } => Self::Closed,
+            ServiceError::Timeout { timeout } => Self::Silent { waited: *timeout },
+            other => Self::Garbled(short(&other.to_string())),
+        }
+    }
+}
+
+fn of_data(error: &ErrorData) -> Error {
+    Error::Refused { code: error.code.0, said: short(&error.message) }
+}
+
+fn of_transport(error: &DynamicTransportError) -> Error {
+    let error: &(dyn StdError + 'static) = error.error.as_ref();
+    match error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        // An address may hold a key, so that only the innermost cause is told.
+        Some(StreamableHttpError::Client(error)) => match error.status() {
+            Some(status) => Error::Unreachable(format!("HTTP {}", status.as_u16())),
+            None => Error::Unreachable(innermost(error)),
+        },
+        Some(StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_)) => {
+            Error::Unauthorized
+        }
+        Some(StreamableHttpError::HttpStatus(error)) => {
+            Error::Unreachable(format!("HTTP {}", error.status))
+        }
+        Some(StreamableHttpError::UnexpectedServerResponse(said)) => match said.get(..8) {
+            Some("HTTP 401" | "HTTP 403") => Error::Unauthorized,
+            _ => Error::Garbled(short(said)),
+        },
+        Some(StreamableHttpError::ReservedHeaderConflict(name)) => Error::Header(short(name)),
+        Some(
+            StreamableHttpError::SessionExpired
+            | StreamableHttpError::UnexpectedEndOfStream
+            | StreamableHttpError::TransportChannelClosed,
+        ) => Error::Closed,
+        Some(other) => Error::Garbled(short(&other.to_string())),
+        // Pipes know two ways to fail: they are closed, or what came is too long or no JSON.
+        None => match error.downcast_ref::<std::io::Error>() {
+            Some(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                Error::Garbled(short(&error.to_string()))
+            }
+            Some(_) | None => Error::Closed,
+        },
+    }
+}
+
+fn innermost(error: &(dyn StdError + 'static)) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    match error.downcast_ref::<reqwest::Error>() {
+        Some(error) if error.is_timeout() => "it took too long".to_owned(),
+        Some(_) => "no connection could be made".to_owned(),
+        None => short(&error.to_string()),
+    }
+}
+
+pub(crate) fn short(said: &str) -> String {
+    said.chars().take(MOST_SAID).collect()
+}

@@ -1,0 +1,217 @@
+//! What was used in a day, where there is a budget, and what turns cost.
+//!
+//! It is written in the transaction that stores the thought which was paid for, so that each is
+//! counted once, whoever stores it. A day is one of UTC, by the database's clock.
+
+use std::time::Duration;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId, Usage};
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use crate::{Error, Sessions};
+
+/// What is used up besides the run's own cost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// Tokens.
+    pub tokens: u64,
+    /// Millionths of a US dollar.
+    pub micros: u64,
+}
+
+/// What a write of a turn costs. The default is nothing, and writes nothing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// What the whole run costs, in millionths of a US dollar; counts at its end.
+    pub run_micros: u64,
+    /// What is used by what is stored now.
+    pub charge: Charge,
+    /// From which budgets it goes: `None` is the whole tenant's.
+    pub budgets: Vec<Option<AgentId>>,
+}
+
+/// What was used today.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spending {
+    /// By whom: `None` is the whole tenant.
+    pub used: Vec<(Option<AgentId>, Charge)>,
+    /// When the next day begins.
+    pub renews_in: Duration,
+}
+
+/// What turns of one agent, model and day took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UsageLine {
+    /// The day, as `2026-11-22`, of UTC.
+    pub day: String,
+    /// Whose turns.
+    pub agent: AgentId,
+    /// The model that answered last; empty where none did.
+    pub model: String,
+    /// How many turns.
+    pub runs: u64,
+    /// Their tokens.
+    pub usage: Usage,
+    /// What they cost, in millionths of a US dollar.
+    pub micros: u64,
+}
+
+/// The id that stands for a budget's owner.
+fn scope(agent: Option<AgentId>) -> Uuid {
+    agent.map_or_else(Uuid::nil, |agent| agent.as_uuid())
+}
+
+fn agent(scope: Uuid) -> Option<AgentId> {
+    (!scope.is_nil()).then(|| scope.into())
+}
+
+fn column(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+impl Spent {
+    /// Writes what is used. These rows come last in the order of locks, and always in the same.
+    pub(crate) async fn settle(&self, tx: &mut TenantTx) -> sqlx::Result<()> {
+        const SQL: &str = "
+            insert into session.spending as s (tenant_id, scope, day, tokens, micros)
+            select $1, u.scope, (clock_timestamp() at time zone 'utc')::date, $3, $4
+            from unnest($2::uuid[]) as u (scope)
+            order by u.scope
+            on conflict (tenant_id, scope, day) do update
+                set tokens = s.tokens + excluded.tokens, micros = s.micros + excluded.micros";
+
+        if self.budgets.is_empty() || self.charge == Charge::default() {
+            return Ok(());
+        }
+        sqlx::query(SQL)
+            .bind(tx.tenant().as_uuid())
+            .bind(self.budgets.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
+            .bind(column(self.charge.tokens))
+            .bind(column(self.charge.micros))
+            .execute(tx.conn())
+            .await?;
+        Ok(())
+    }
+}
+
+impl Sessions {
+    /// What was used today by each of these: `None` is the whole tenant.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn spending(
+        &self,
+        tenant: TenantId,
+        of: &[Option<AgentId>],
+    ) -> Result<Spending, Error> {
+        const SQL: &str = "
+            with now as (select clock_timestamp() at time zone 'utc' as at)
+            select u.scope, coalesce(s.tokens, 0) as tokens, coalesce(s.micros, 0) as micros,
+                   extract(epoch from date_trunc('day', now.at) + interval '1 day' - now.at)::float8
+                       as renews_in
+            from now cross join unnest($2::uuid[]) as u (scope)
+            left join session.spending s
+                   on s.tenant_id = $1 and s.scope = u.scope and s.day = now.at::date";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(Uuid, i64, i64, f64)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(of.iter().map(|agent| scope(*agent)).collect::<Vec<_>>())
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let renews_in = rows.first().map(|row| row.3).unwrap_or_default();
+        let used = |(scope, tokens, micros, _): (Uuid, i64, i64, f64)| {
+            let charge = Charge { tokens: tokens.unsigned_abs(), micros: micros.unsigned_abs() };
+            (agent(scope), charge)
+        };
+        Ok(Spending {
+            used: rows.into_iter().map(used).collect(),
+            renews_in: Duration::try_from_secs_f64(renews_in).unwrap_or_default(),
+        })
+    }
+
+    /// Counts what was used today before there was a budget.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn open_budget(&self, tenant: TenantId, of: Option<AgentId>) -> Result<(), Error> {
+        const SQL: &str = "
+            insert into session.spending as s (tenant_id, scope, day, tokens, micros)
+            select $1, $2, (clock_timestamp() at time zone 'utc')::date,
+                   coalesce(sum(input_tokens + output_tokens), 0), coalesce(sum(cost_micros), 0)
+            from session.runs
+            where tenant_id = $1 and ($2 = '00000000-0000-0000-0000-000000000000' or agent_id = $2)
+              and finished_at >= date_trunc('day', clock_timestamp() at time zone 'utc')
+                                 at time zone 'utc'
+            on conflict (tenant_id, scope, day) do update
+                set tokens = greatest(s.tokens, excluded.tokens),
+                    micros = greatest(s.micros, excluded.micros)";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(scope(of)).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// What the turns of the last `days` took, today among them, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn usage(
+        &self,
+        tenant: TenantId,
+        of: Option<AgentId>,
+        days: u32,
+    ) -> Result<Vec<UsageLine>, Error> {
+        #[derive(FromRow)]
+        struct Row {
+            day: String,
+            agent_id: Uuid,
+            model: String,
+            runs: i64,
+            input: i64,
+            cached: i64,
+            output: i64,
+            micros: i64,
+        }
+        const SQL: &str = "
+            select to_char(finished_at at time zone 'utc', 'YYYY-MM-DD') as day, agent_id, model,
+                   count(*) as runs, sum(input_tokens)::bigint as input,
+                   sum(cached_tokens)::bigint as cached, sum(output_tokens)::bigint as output,
+                   sum(cost_micros)::bigint as micros
+            from session.runs
+            where tenant_id = $1 and ($2::uuid is null or agent_id = $2)
+              and finished_at >= (date_trunc('day', clock_timestamp() at time zone 'utc')
+                                  - ($3::integer - 1) * interval '1 day') at time zone 'utc'
+            group by 1, 2, 3
+            order by day desc, micros desc, input desc
+            limit 2000";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(of.map(|agent| agent.as_uuid()))
+            .bind(i32::try_from(days.max(1)).unwrap_or(i32::MAX))
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let line = |row: Row| UsageLine {
+            day: row.day,
+            agent: row.agent_id.into(),
+            model: row.model,
+            runs: row.runs.unsigned_abs(),
+            usage: Usage {
+                input: row.input.unsigned_abs(),
+                cached: row.cached.unsigned_abs(),
+                output: row.output.unsigned_abs(),
+            },
+            micros: row.micros.unsigned_abs(),
+        };
+        Ok(rows.into_iter().map(line).collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! The `gateway` tool: how does the tenant stand, by the gateway's own words?
+//!
+//! It answers a few methods of the gateway's contracts that only look, for
+//! the call's tenant, and no other: nothing that changes settings, keys,
+//! approvals or secrets, or shows them (spec TOL-022).
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::{Call, Tool, ToolError};
+
+/// The longest that a method may take.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// What the tool asks; the runner's own, or a fake.
+pub trait Methods: Send + Sync + 'static {
+    /// Answers a method for the call's tenant, as far as the call's conversation may see it.
+    ///
+    /// # Errors
+    ///
+    /// `Tell` if there is no such thing, the parameters are wrong, it took too long, or it is not
+    /// for this conversation.
+    fn ask(
+        &self,
+        call: &Call,
+        method: Method,
+        params: Params,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Value, ToolError>> + Send;
+}
+
+/// A method that may be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "they are the contracts' own names")]
+pub enum Method {
+    GetStatus,
+    ListSessions,
+    GetSession,
+    GetHistory,
+    ListRuns,
+    GetRun,
+    ListAgents,
+    GetAgent,
+}
+
+impl Method {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::GetStatus,
+        Self::ListSessions,
+        Self::GetSession,
+        Self::GetHistory,
+        Self::ListRuns,
+        Self::GetRun,
+        Self::ListAgents,
+        Self::GetAgent,
+    ];
+
+    /// Its name in the gateway's contracts.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GetStatus => "Operations/GetStatus",
+            Self::ListSessions => "Sessions/ListSessions",
+            Self::GetSession => "Sessions/GetSession",
+            Self::GetHistory => "Sessions/GetHistory",
+            Self::ListRuns => "Sessions/ListRuns",
+            Self::GetRun => "Sessions/GetRun",
+            Self::ListAgents => "Agents/ListAgents",
+            Self::GetAgent => "Agents/GetAgent",
+        }
+    }
+
+    /// The method of that name: `Sessions/GetRun`, `sessions.getrun` and `GetRun` are one.
+    fn find(name: &str) -> Option<Self> {
+        let plain = |name: &str| -> String {
+            name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase()
+        };
+        let wanted = plain(name);
+        Self::ALL.into_iter().find(|method| {
+            let (_, short) = method.as_str().split_once('/').unwrap_or_default();
+            wanted == plain(method.as_str()) || wanted == plain(short)
+        })
+    }
+}
+
+/// What a method is asked with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Params {
+    /// An agent, by its name or id.
+    pub agent: Option<String>,
+    /// A session, by its id or key.
+    pub session: Option<String>,
+    /// A turn, by its id.
+    pub run_id: Option<String>,
+    /// Only sessions of this kind.
+    pub kind: Option<String>,
+    /// How many, 1 to 100.
+    pub limit: Option<u32>,
+}
+
+/// Look at how this installation stands for you: calls one method of the gateway that only reads.
+/// Methods: Operations/GetStatus; Sessions/ListSessions (agent, kind, limit), Sessions/GetSession
+/// (session), Sessions/GetHistory (session, limit), Sessions/ListRuns (session, limit),
+/// Sessions/GetRun (run_id); Agents/ListAgents, Agents/GetAgent (agent).
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GatewayInput {
+    /// The method, as Sessions/ListSessions.
+    method: String,
+    /// Its parameters.
+    #[serde(default)]
+    params: Map<String, Value>,
+    /// At most so many milliseconds; 30000 is the most.
+    #[serde(default, rename = "timeoutMs", alias = "timeout_ms")]
+    timeout_ms: Option<u64>,
+}
+
+/// Calls a method of the gateway.
+#[derive(Debug)]
+pub struct Gateway<M>(pub Arc<M>);
+
+impl<M: Methods> Tool for Gateway<M> {
+    const NAME: &'static str = "gateway";
+    const EFFECT: Effect = Effect::Reads;
+    const TIMEOUT: Option<Duration> = Some(LONGEST);
+    type Input = GatewayInput;
+
+    async fn call(&self, call: Call, input: GatewayInput) -> Result<String, ToolError> {
+        let GatewayInput { method, params, timeout_ms } = input;
+        let Some(method) = Method::find(&method) else {
+            let all = Method::ALL.map(Method::as_str).join(", ");
+            let shown: String = method.chars().filter(|c| !c.is_control()).take(64).collect();
+            return Err(ToolError::Tell(format!(
+                "`{shown}` is no method that may be called here; there are: {all}"
+            )));
+        };
+        let params: Params = serde_json::from_value(Value::Object(params))
+            .map_err(|error| ToolError::Tell(format!("the parameters are not right: {error}")))?;
+        if !params.limit.is_none_or(|limit| (1..=100).contains(&limit)) {
+            return Err(ToolError::Tell("`limit` must be from 1 to 100".to_owned()));
+        }
+        let limit = timeout_ms.map_or(LONGEST, Duration::from_millis).min(LONGEST);
+        let answer = self.0.ask(&call, method, params, limit).await?;
+        Ok(answer.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{
+        Registry,
+        mesh::tests::{said, tell, world},
+    };
+
+    /// Repeats what it is asked.
+    struct Echo;
+
+    impl Methods for Echo {
+        async fn ask(
+            &self,
+            _: &Call,
+            method: Method,
+            params: Params,
+            limit: Duration,
+        ) -> Result<Value, ToolError> {
+            let millis = u64::try_from(limit.as_millis()).unwrap();
+            Ok(json!([method.as_str(), params.session, millis]))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_method_is_called_with_its_parameters_and_for_no_longer_than_it_may() {
+        let (call, _, _) = world();
+        let tools = Registry::default().with(Gateway(Arc::new(Echo)));
+        let ask = |input: Value| {
+            let (tools, call) = (&tools, call.clone());
+            async move { tools.call(call, "gateway", &input.to_string()).await }
+        };
+
+        let long = json!({"method": "Sessions/GetSession", "params": {"session": "ses_1"},
+                          "timeoutMs": 90_000});
+        assert_eq!(said(ask(long).await), r#"["Sessions/GetSession","ses_1",30000]"#);
+        let short = json!({"method": "getstatus", "timeout_ms": 500});
+        assert_eq!(said(ask(short).await), r#"["Operations/GetStatus",null,500]"#);
+        for (input, told) in [
+            (json!({"method": "Keys/CreateKey"}), "no method that may be called here"),
+            (json!({"method": "Policies/PutPolicy"}), "no method that may be called here"),
+            (json!({"method": "config.set"}), "no method that may be called here"),
+            (json!({"method": "approvals.resolve"}), "no method that may be called here"),
+            (json!({"method": "GetRun", "params": {"tenant": "acme"}}), "unknown field `tenant`"),
+            (json!({"method": "ListRuns", "params": {"limit": 0}}), "from 1 to 100"),
+        ] {
+            let said = tell(ask(input).await);
+            assert!(said.contains(told), "{said}");
+        }
+    }
+
+    #[test]
+    fn no_method_changes_anything() {
+        for method in Method::ALL {
+            let (_, verb) = method.as_str().split_once('/').unwrap();
+            assert!(verb.starts_with("Get") || verb.starts_with("List"), "{verb}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Files that a conversation refers to: what is stored of one is where it is, never its bytes.
+
+use serde::{Deserialize, Serialize};
+
+/// A file that an agent's tree holds, as it was when it was named.
+///
+/// It is found by its hash, so that what is shown or sent is what was meant, whatever the path
+/// says by then.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Where in the tree it is.
+    pub path: String,
+    /// Its media type, as in `image/png`.
+    pub media_type: String,
+    /// How many bytes it has.
+    pub size: u64,
+    /// SHA-256 of its content, in 64 hexadecimal digits.
+    pub hash: String,
+}
+
+impl StoredFile {
+    /// Its name, without the folders.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or(&self.path)
+    }
+
+    /// Whether it is a picture of a kind that models read.
+    #[must_use]
+    pub fn is_picture(&self) -> bool {
+        matches!(self.media_type.as_str(), "image/png" | "image/jpeg" | "image/webp" | "image/gif")
+    }
+}
+
+/// Files that came of a call, besides its text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Media {
+    /// Pictures that the model is shown.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<StoredFile>,
+    /// Files that go with the turn's answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attached: Vec<StoredFile>,
+}
+
+impl Media {
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.shown.is_empty() && self.attached.is_empty()
+    }
+}
+
+/// What a file is, as its first bytes and then its name tell; `application/octet-stream` if
+/// neither does.
+#[must_use]
+pub fn media_type(name: &str, content: &[u8]) -> &'static str {
+    let begins = |magic: &[u8]| content.starts_with(magic);
+    let at =
+        |from: usize, magic: &[u8]| content.get(from..).is_some_and(|rest| rest.starts_with(magic));
+    if begins(b"\x89PNG\r\n\x1a\n") {
+        return "image/png";
+    }
+    if begins(b"\xff\xd8\xff") {
+        return "image/jpeg";
+    }
+    if begins(b"GIF87a") || begins(b"GIF89a") {
+        return "image/gif";
+    }
+    if begins(b"RIFF") && at(8, b"WEBP") {
+        return "image/webp";
+    }
+    if begins(b"RIFF") && at(8, b"WAVE") {
+        return "audio/wav";
+    }
+    if begins(b"OggS") {
+        return "audio/ogg";
+    }
+    if begins(b"ID3") || begins(b"\xff\xfb") || begins(b"\xff\xf3") {
+        return "audio/mpeg";
+    }
+    if at(4, b"ftypM4A") {
+        return "audio/mp4";
+    }
+    if at(4, b"ftyp") {
+        return "video/mp4";
+    }
+    if begins(b"%PDF-") {
+        return "application/pdf";
+    }
+    by_name(name)
+}
+
+/// What a file's name says of it. None of these is believed to be a picture or a sound: those say
+/// so themselves.
+fn by_name(name: &str) -> &'static str {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    match ending.to_ascii_lowercase().as_str() {
+        "txt" | "log" => "text/plain",
+        "md" => "text/markdown",
+        "csv" => "text/csv",
+        "html" | "htm" => "text/html",
+        "json" => "application/json",
+        "xml" => "application/xml",
+        "zip" => "application/zip",
+        "docx" => "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+        "xlsx" => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "pptx" => "application/vnd.openxmlformats-officedocument.presentationml.presentation",
+        _ => "application/octet-stream",
+    }
+}
+
+/// The ending that a file of this type has.
+#[must_use]
+pub fn extension(media_type: &str) -> &'static str {
+    match media_type {
+        "image/png" => "png",
+        "image/jpeg" => "jpg",
+        "image/gif" => "gif",
+        "image/webp" => "webp",
+        "audio/ogg" => "ogg",
+        "audio/mpeg" => "mp3",
+        "audio/wav" => "wav",
+        "audio/mp4" => "m4a",
+        "video/mp4" => "mp4",
+        "application/pdf" => "pdf",
+        "application/json" => "json",
+        "text/plain" => "txt",
+        "text/markdown" => "md",
+        "text/csv" => "csv",
+        "text/html" => "html",
+        _ => "bin",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_file_says_of_itself_counts_more_than_its_name() {
+        assert_eq!(media_type("a.txt", b"\x89PNG\r\n\x1a\n..."), "image/png");
+        assert_eq!(media_type("a", b"RIFF....WEBPVP8 "), "image/webp");
+        assert_eq!(media_type("a.PDF", b"%PDF-1.7"), "application/pdf");
+        assert_eq!(media_type("a.CSV", b"1,2"), "text/csv");
+        // A name makes no picture.
+        assert_eq!(media_type("a.png", b"<script>"), "application/octet-stream");
+        assert_eq!(media_type("", b""), "application/octet-stream");
+    }
+
+    #[test]
+    fn what_is_empty_leaves_nothing_behind() {
+        assert_eq!(serde_json::to_string(&Media::default()).unwrap(), "{}");
+        assert_eq!(serde_json::from_str::<Media>("{}").unwrap(), Media::default());
+    }
+}

@@ -1,0 +1,182 @@
+//! Pictures, sounds and files that came from elsewhere, kept among the agent's own.
+//!
+//! They lie in one folder under names that are made of their contents, so that
+//! the same one again is no change. What came longest ago makes room for what
+//! comes; history keeps it, as it keeps all else.
+
+use std::collections::BTreeMap;
+
+use holdfast_types::{AgentId, StoredFile, TenantId, TreePath, extension, media_type};
+
+use crate::{Base, By, ContentHash, Edit, Error, Limits, Listed, Workspaces};
+
+/// The folder.
+const FOLDER: &str = "media";
+
+/// How many digits of its hash name a file.
+const DIGITS: usize = 16;
+
+/// The largest file that is kept, in bytes: more than a note's, less than what a row should hold.
+const MOST_FILE: u64 = 10 << 20;
+
+/// How much of what came from elsewhere a tree holds at once, in bytes.
+const MOST_KEPT: u64 = 32 << 20;
+
+/// How often it is tried again when others change the folder at the same time.
+const TRIES: u32 = 5;
+
+/// A file that came from elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewMedia {
+    /// What it is called there; may be empty. Only its ending is believed.
+    pub name: String,
+    /// What it says.
+    pub content: Vec<u8>,
+}
+
+impl Workspaces {
+    /// Keeps files that came from elsewhere, and says where: all of them or none. Doing it again
+    /// changes nothing, so `by` needs no key.
+    ///
+    /// # Errors
+    ///
+    /// If one of them is too large, or the tree is full, or the database does not answer.
+    pub async fn keep_media(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        by: &By,
+        new: Vec<NewMedia>,
+    ) -> Result<Vec<StoredFile>, Error> {
+        let folder: TreePath = path(FOLDER)?;
+        let roomy = self.clone().with_limits(Limits { file: MOST_FILE, ..self.limits });
+        let stored = new.iter().map(stored).collect::<Result<Vec<StoredFile>, Error>>()?;
+        let mut tries = 0;
+        loop {
+            let there = self.list(tenant, agent, None, Some(&folder)).await?;
+            let mut edits = surplus(&there, &stored);
+            let puts: BTreeMap<&str, &NewMedia> =
+                stored.iter().map(|file| file.path.as_str()).zip(&new).collect();
+            for (name, media) in puts {
+                let (path, content) = (path(name)?, media.content.clone());
+                edits.push(Edit::Put { path, content, base: Base::Any });
+            }
+            match roomy.commit(tenant, agent, by, edits).await {
+                // What was to make room has gone already.
+                Err(Error::Clash { .. }) if tries < TRIES => tries += 1,
+                Err(error) => return Err(error),
+                Ok(_) => return Ok(stored),
+            }
+        }
+    }
+
+    /// What a content of the tenant's trees says, now or then; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn content(
+        &self,
+        tenant: TenantId,
+        hash: &ContentHash,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "
+            select content from workspace.contents where hash = $2 and tenant_id = $1";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found: Option<Vec<u8>> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(hash.as_bytes().as_slice())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+}
+
+fn path(text: &str) -> Result<TreePath, Error> {
+    text.parse().map_err(|error: holdfast_types::InvalidPath| Error::Invalid(error.to_string()))
+}
+
+fn stored(media: &NewMedia) -> Result<StoredFile, Error> {
+    let hash = ContentHash::of(&media.content).to_string();
+    let size = u64::try_from(media.content.len()).unwrap_or(u64::MAX);
+    let media_type = media_type(&media.name, &media.content);
+    // What it is says more than what it is called, if it says anything.
+    let ending = match extension(media_type) {
+        "bin" => given_ending(&media.name),
+        known => known,
+    };
+    let path = format!("{FOLDER}/{}.{ending}", &hash[..DIGITS]);
+    if size > MOST_FILE {
+        return Err(Error::FileTooLarge {
+            path: path
+                .parse()
+                .map_err(|error: holdfast_types::InvalidPath| Error::Invalid(error.to_string()))?,
+            bytes: size,
+            limit: MOST_FILE,
+        });
+    }
+    Ok(StoredFile { path, media_type: media_type.to_owned(), size, hash })
+}
+
+fn given_ending(name: &str) -> &str {
+    let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
+    let is_plain =
+        (1..=8).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if is_plain { ending } else { "bin" }
+}
+
+/// Whether the file was named here; what an agent put into the folder itself is its own.
+fn is_kept_here(path: &str) -> bool {
+    let name = path.strip_prefix(FOLDER).and_then(|rest| rest.strip_prefix('/'));
+    name.and_then(|name| name.split_once('.')).is_some_and(|(stem, _)| {
+        stem.len() == DIGITS && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+    })
+}
+
+/// What makes room for the new files: those that came longest ago.
+fn surplus(there: &[Listed], new: &[StoredFile]) -> Vec<Edit> {
+    let is_new = |path: &str| new.iter().any(|file| file.path == path);
+    let mut old: Vec<&Listed> = there
+        .iter()
+        .filter(|file| is_kept_here(file.path.as_str()) && !is_new(file.path.as_str()))
+        .collect();
+    old.sort_by_key(|file| std::cmp::Reverse(file.changed_at));
+    let mut total: u64 = new.iter().map(|file| file.size).sum();
+    let mut edits = Vec::new();
+    for file in old {
+        total = total.saturating_add(file.size);
+        if total > MOST_KEPT {
+            edits.push(Edit::Delete { path: file.path.clone(), base: Base::Any });
+        }
+    }
+    edits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn media(name: &str, content: &[u8]) -> NewMedia {
+        NewMedia { name: name.into(), content: content.into() }
+    }
+
+    #[test]
+    fn a_file_is_named_by_what_it_is_and_never_by_who_sent_it() {
+        let named = |name: &str, content: &[u8]| stored(&media(name, content)).unwrap().path;
+
+        assert!(named("../../etc/passwd", b"x").ends_with(".bin"));
+        assert!(named("a.png", b"\xff\xd8\xff..").ends_with(".jpg"));
+        assert!(named("a.odt", b"x").ends_with(".odt"));
+        assert!(named("a.o/t", b"x").ends_with(".bin"));
+        assert_eq!(named("a.odt", b"x").len(), "media/0123456789abcdef.odt".len());
+    }
+
+    #[test]
+    fn only_what_was_named_here_makes_room() {
+        assert!(is_kept_here("media/0123456789abcdef.png"));
+        for path in ["media/cat.png", "media/0123456789abcdef/a.png", "0123456789abcdef.png"] {
+            assert!(!is_kept_here(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Budgets: what may be used in a day is set aside before a model is asked, and settled with the
+//! thought that came of it.
+//!
+//! Where no budget is set nothing of this is done. What was used is in the database; Redis only
+//! holds what is set aside by answers under way, so that many at once do not use more than there
+//! is. Without Redis each answer is held against what is left, and so all at once may use too much
+//! by what is under way, and no more.
+//!
+//! **What can go wrong.** A runner dies in the midst of an answer: what it set aside lapses, and
+//! what the provider charges for that answer is in no budget.
+
+use std::{fmt::Write as _, sync::Arc, time::Duration};
+
+use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
+use holdfast_directory::{Budget, Known};
+use holdfast_llm::{Card, Request};
+use holdfast_lock::Amount;
+use holdfast_session::{Charge, Spending};
+use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, Usage};
+
+use crate::{agents::Brief, error::Error, turn::Turn};
+
+/// An answer shorter than this is not worth beginning.
+const SHORTEST: u64 = 256;
+
+/// What a picture is believed to be, in tokens.
+const PICTURE: usize = 1_600;
+
+/// How much longer a reservation lasts than the answer may take.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What models cost, and what an agent may use.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) catalogue: Known,
+    pub(crate) budgets: Vec<Budget>,
+}
+
+/// What is set aside for an answer.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    names: Vec<String>,
+    id: String,
+    /// What is read at least, should the answer never come.
+    read: Charge,
+}
+
+impl Ledger {
+    /// What an answer of this model costs, in millionths of a US dollar, rounded up.
+    pub(crate) fn micros(&self, model: &str, usage: &Usage) -> u64 {
+        let Ok(model) = model.parse() else { return 0 };
+        micros(self.catalogue.card(&model), usage)
+    }
+
+    /// Whose budgets these are.
+    pub(crate) fn owners(&self) -> Vec<Option<AgentId>> {
+        self.budgets.iter().map(|budget| budget.agent).collect()
+    }
+}
+
+fn micros(card: &Card, usage: &Usage) -> u64 {
+    card.prices.map_or(0, |prices| prices.cost(usage).div_ceil(1_000))
+}
+
+impl Turn<'_> {
+    /// Why nothing may be used any more today, if a budget is spent.
+    pub(crate) async fn is_spent(&self, brief: &Brief) -> Result<Option<String>, Error> {
+        let ledger = &brief.ledger;
+        if ledger.budgets.is_empty() {
+            return Ok(None);
+        }
+        let tenant = self.hold.claim.tenant;
+        let spending = self.worker.sessions.spending(tenant, &ledger.owners()).await?;
+        let asks = Asks { card: &brief.card, input: 1, output: 0 };
+        let none = vec![Amount::default(); ledger.budgets.len()];
+        Ok(match asks.room(&ledger.budgets, &spending, &none) {
+            Room::For(_) => None,
+            Room::Spent(text) | Room::Taken(text) => Some(text),
+        })
+    }
+
+    /// Sets aside what an answer may use; the reason, if there is not enough left. The answer may
+    /// become shorter.
+    pub(crate) async fn reserve(
+        &mut self,
+        brief: &Brief,
+        request: &mut Request,
+    ) -> Result<Option<String>, Error> {
+        let ledger = Arc::clone(&brief.ledger);
+        if ledger.budgets.is_empty() {
+            return Ok(None);
+        }
+        let output = request.max_output.unwrap_or(brief.card.max_output).into();
+        let asks = Asks { card: &brief.card, input: read(&request.chat), output };
+        let tenant = self.hold.claim.tenant;
+        let names: Vec<String> =
+            ledger.budgets.iter().map(|budget| name(tenant, budget.agent)).collect();
+        let id = format!("{}:{}", self.hold.claim.session, self.run);
+        let lasts = self.worker.config.model_timeout + GRACE;
+        let locks = self.worker.agents.locks();
+        // First what is under way, then what was used: what is settled in between counts twice.
+        let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
+        let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
+        let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
+        self.reserved = Some(Reserved { names, id, read });
+        let spending = self.worker.sessions.spending(tenant, &ledger.owners()).await?;
+        match asks.room(&ledger.budgets, &spending, &others) {
+            Room::For(output) if output >= asks.output => Ok(None),
+            Room::For(output) => {
+                request.max_output = u32::try_from(output).ok();
+                if let Some(Reserved { names, id, .. }) = &self.reserved {
+                    // Should this fail, too much stays set aside for a moment.
+                    let _ = locks.reserve(names, id, asks.amount(output), lasts).await;
+                }
+                Ok(None)
+            }
+            Room::Spent(text) | Room::Taken(text) => {
+                self.give_back().await;
+                Ok(Some(text))
+            }
+        }
+    }
+
+    /// Gives back what was set aside: what was used is stored by now, or nothing was.
+    pub(crate) async fn give_back(&mut self) {
+        if let Some(Reserved { names, id, .. }) = self.reserved.take() {
+            // Else it lapses.
+            let _ = self.worker.agents.locks().unreserve(&names, &id).await;
+        }
+    }
+
+    /// Charges what an answer has read that nobody waited for.
+    pub(crate) fn charge_read(&self) {
+        if let Some(reserved) = &self.reserved {
+            self.journal.charge(reserved.read);
+        }
+    }
+}
+
+/// Under which name everybody finds what is set aside.
+fn name(tenant: TenantId, agent: Option<AgentId>) -> String {
+    let tenant = tenant.as_uuid();
+    match agent {
+        Some(agent) => format!("{}:{}", tenant.simple(), agent.as_uuid().simple()),
+        None => format!("{}:all", tenant.simple()),
+    }
+}
+
+/// What a model reads of a chat, as near as can be told.
+fn read(chat: &Chat) -> u64 {
+    let pictures: usize = chat
+        .messages
+        .iter()
+        .map(|message| match message {
+            ChatMessage::User { images, .. } => images.len() * PICTURE,
+            ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => 0,
+        })
+        .sum();
+    let said = chat.messages.iter().map(|message| match message {
+        ChatMessage::User { text, .. } => CjkAware.count(text),
+        ChatMessage::Assistant { text, calls, .. } => {
+            CjkAware.count(text)
+                + calls.iter().map(|call| CjkAware.count(&call.input)).sum::<usize>()
+        }
+        ChatMessage::Tool { output, .. } => CjkAware.count(output),
+    });
+    let tools = chat
+        .tools
+        .iter()
+        .map(|tool| CjkAware.count(&tool.description) + CjkAware.count(&tool.input.to_string()));
+    let told: usize = said.chain(tools).sum();
+    let system = CjkAware.count(&chat.stable) + CjkAware.count(&chat.dynamic);
+    u64::try_from(told + system + pictures).unwrap_or(u64::MAX)
+}
+
+/// What an answer may take.
+struct Asks<'a> {
+    card: &'a Card,
+    input: u64,
+    output: u64,
+}
+
+/// Whether there is enough left for it.
+enum Room {
+    /// For an answer of so many tokens.
+    For(u64),
+    /// No: it was used.
+    Spent(String),
+    /// No: others may use it.
+    Taken(String),
+}
+
+impl Asks<'_> {
+    /// What it takes with an answer of this length.
+    fn amount(&self, output: u64) -> Amount {
+        let usage = Usage { input: self.input, cached: 0, output };
+        Amount { tokens: self.input.saturating_add(output), micros: micros(self.card, &usage) }
+    }
+
+    fn room(&self, budgets: &[Budget], spending: &Spending, others: &[Amount]) -> Room {
+        let mut most = self.output;
+        for (budget, held) in budgets.iter().zip(others) {
+            let used = spending.used.iter().find(|(agent, _)| *agent == budget.agent);
+            let used = used.map(|(_, used)| *used).unwrap_or_default();
+            let unused = Amount {
+                tokens: budget.tokens.map_or(u64::MAX, |most| most.saturating_sub(used.tokens)),
+                micros: budget.micros.map_or(u64::MAX, |most| most.saturating_sub(used.micros)),
+            };
+            let left = Amount {
+                tokens: unused.tokens.saturating_sub(held.tokens),
+                micros: unused.micros.saturating_sub(held.micros),
+            };
+            match (self.longest(left), self.longest(unused)) {
+                (Some(length), _) => most = most.min(length),
+                (None, Some(_)) => return Room::Taken(taken(budget)),
+                (None, None) => return Room::Spent(spent(budget, spending.renews_in)),
+            }
+        }
+        Room::For(most)
+    }
+
+    /// The longest answer that an amount is enough for; none if it is not worth beginning.
+    fn longest(&self, left: Amount) -> Option<u64> {
+        let shortest = self.output.min(SHORTEST);
+        let needs = self.amount(shortest);
+        if left.tokens < needs.tokens || left.micros < needs.micros {
+            return None;
+        }
+        let by_tokens = left.tokens.saturating_sub(self.input);
+        let by_money = match self.card.prices.map(|prices| {
+            prices.long.filter(|long| self.input > long.over).map_or(prices.output, |l| l.output)
+        }) {
+            Some(price) if price > 0 => {
+                let left = left.micros.saturating_sub(self.amount(0).micros);
+                left.saturating_mul(1_000) / price
+            }
+            Some(_) | None => u64::MAX,
+        };
+        Some(by_tokens.min(by_money).min(self.output).max(shortest))
+    }
+}
+
+/// What is limited, in words.
+fn limit(budget: &Budget) -> String {
+    let mut words = String::new();
+    if let Some(tokens) = budget.tokens {
+        let _ = write!(words, "{tokens} tokens");
+    }
+    if let Some(micros) = budget.micros {
+        let and = if words.is_empty() { "" } else { " and " };
+        let (dollars, rest) = (micros / 1_000_000, micros % 1_000_000);
+        let cents = format!("{rest:06}");
+        let cents = cents.trim_end_matches('0');
+        let _ = match cents.len() {
+            0 => write!(words, "{and}${dollars}"),
+            1 | 2 => write!(words, "{and}${dollars}.{cents:0<2}"),
+            _ => write!(words, "{and}${dollars}.{cents}"),
+        };
+    }
+    words
+}
+
+fn whose(budget: &Budget) -> &'static str {
+    match budget.agent {
+        Some(_) => "this assistant's budget",
+        None => "the budget that all assistants here share",
+    }
+}
+
+fn spent(budget: &Budget, renews_in: Duration) -> String {
+    let minutes = renews_in.as_secs().div_ceil(60);
+    let when = match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    };
+    format!(
+        "{}, {} a day, is spent. It renews at midnight UTC, in {when}; whoever set this assistant \
+         up can raise it.",
+        whose(budget),
+        limit(budget)
+    )
+}
+
+fn taken(budget: &Budget) -> String {
+    format!(
+        "what is left today of {}, {} a day, is set aside for answers that are being written. \
+         Please try again in a moment.",
+        whose(budget),
+        limit(budget)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_llm::Prices;
+
+    use super::*;
+
+    fn budget(tokens: Option<u64>, micros: Option<u64>) -> Budget {
+        Budget { agent: None, tokens, micros }
+    }
+
+    fn used(tokens: u64, micros: u64) -> Spending {
+        Spending {
+            used: vec![(None, Charge { tokens, micros })],
+            renews_in: Duration::from_secs(3_601),
+        }
+    }
+
+    /// $1 for a million tokens read and $10 for a million written.
+    fn card() -> Card {
+        let prices = Prices { input: 1_000, cached: None, output: 10_000, long: None };
+        Card { max_output: 1_000, prices: Some(prices), ..Card::default() }
+    }
+
+    fn room(budget: &Budget, spending: &Spending, others: Amount) -> Result<u64, String> {
+        let card = card();
+        let asks = Asks { card: &card, input: 100, output: 1_000 };
+        match asks.room(std::slice::from_ref(budget), spending, &[others]) {
+            Room::For(output) => Ok(output),
+            Room::Spent(text) => Err(format!("spent: {text}")),
+            Room::Taken(text) => Err(format!("taken: {text}")),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_as_long_as_what_is_left_allows_or_is_not_begun() {
+        let none = Amount::default();
+        let tokens = budget(Some(2_000), None);
+
+        assert_eq!(room(&tokens, &used(0, 0), none), Ok(1_000));
+        assert_eq!(room(&tokens, &used(1_500, 0), none), Ok(400));
+        let spent = room(&tokens, &used(1_700, 0), none).unwrap_err();
+        assert!(
+            spent.contains("2000 tokens a day, is spent") && spent.contains("1 h 1 min"),
+            "{spent}"
+        );
+        let held = Amount { tokens: 1_700, micros: 0 };
+        assert!(room(&tokens, &used(0, 0), held).unwrap_err().starts_with("taken"));
+        assert!(room(&tokens, &used(2_001, 0), held).unwrap_err().starts_with("spent"));
+    }
+
+    #[test]
+    fn money_is_counted_by_the_prices_of_the_catalogue() {
+        // 100 read cost 100 millionths, and each token written 10.
+        let money = budget(None, Some(10_100));
+
+        assert_eq!(room(&money, &used(0, 0), Amount::default()), Ok(1_000));
+        assert_eq!(room(&money, &used(0, 5_000), Amount::default()), Ok(500));
+        let spent = room(&money, &used(0, 10_000), Amount::default()).unwrap_err();
+        assert!(spent.contains("$0.0101 a day"), "{spent}");
+        assert!(limit(&budget(Some(5), Some(1_500_000))).ends_with("5 tokens and $1.50"));
+        assert_eq!(limit(&budget(None, Some(2_000_000))), "$2");
+    }
+
+    #[test]
+    fn a_part_of_a_millionth_counts_as_a_whole_one() {
+        let usage = Usage { input: 1, cached: 0, output: 0 };
+        let cheap = Prices { input: 1, cached: None, output: 1, long: None };
+        assert_eq!(micros(&Card { prices: Some(cheap), ..Card::default() }, &usage), 1);
+        assert_eq!(micros(&Card::default(), &usage), 0);
+    }
+}

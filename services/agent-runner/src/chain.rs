@@ -1,0 +1,323 @@
+//! The models that an agent asks in turn, each with its keys (spec AUT-005, AUT-009, AGT-003,
+//! AGT-015).
+//!
+//! | what happens | what follows |
+//! |---|---|
+//! | the key is refused, its rate is limited, its account is empty | it is left alone for a while, and the next key is asked; three keys at most |
+//! | no key can be used, or the server has trouble | the agent's next model is asked |
+//! | the request itself is refused, or is too long | nobody else is asked: it would be refused again |
+//!
+//! A conversation stays with the key that it used before, so that its provider's cache stays of
+//! use. A key that has no other beside it, of a model that has none either, is asked whatever is
+//! remembered of it: to leave it alone would leave the agent without a model.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use futures::future::BoxFuture;
+use holdfast_llm::{
+    Candidate, Card, Cooldowns, Delta, Error, Fallback, Model, OnDelta, Reason, Replying, Request,
+    credentials::{Order, Profile, Stats, order, sticky},
+};
+use holdfast_types::{ModelId, Reply, TenantId};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::health::{Health, Of, now};
+
+/// Keys of one model that are asked for one answer.
+const KEYS_ASKED: usize = 3;
+
+/// A model, and the keys with which it can be asked.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) id: ModelId,
+    pub(crate) card: Arc<Card>,
+    /// The keys; without any the model wants none.
+    pub(crate) profiles: Vec<Profile>,
+    /// Those that take part, if somebody wrote that down.
+    pub(crate) order: Option<Vec<String>>,
+    /// Whether they go in that order.
+    pub(crate) strict: bool,
+    /// The model with each key, by the key's name; without keys, by the empty name.
+    pub(crate) models: BTreeMap<String, Arc<dyn Model>>,
+}
+
+/// The models of an agent, the one that it was given first.
+#[derive(Debug)]
+pub(crate) struct Chain {
+    pub(crate) tenant: TenantId,
+    pub(crate) links: Vec<Link>,
+    pub(crate) health: Arc<Health>,
+}
+
+/// Asking the models of an agent for one conversation.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    chain: Arc<Chain>,
+    /// The key that was used before.
+    before: Option<String>,
+    used: Arc<Mutex<Option<String>>>,
+}
+
+impl Chain {
+    /// Asks for a conversation that used this key before, as [`Asking::used`] told it.
+    pub(crate) fn asking(self: &Arc<Self>, before: Option<String>) -> Asking {
+        Asking { chain: Arc::clone(self), before, used: Arc::default() }
+    }
+
+    /// Whether somebody else could be asked if this link's key fails.
+    pub(crate) fn has_choice(&self) -> bool {
+        self.links.len() > 1 || self.links.iter().any(|link| link.profiles.len() > 1)
+    }
+}
+
+impl Asking {
+    /// The key that answered, as `provider/key`, if its provider has several.
+    pub(crate) fn used(&self) -> Option<String> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn turn(&self, at: usize) -> Rotating {
+        Rotating {
+            chain: Arc::clone(&self.chain),
+            at,
+            before: self.before.clone(),
+            used: Arc::clone(&self.used),
+        }
+    }
+}
+
+impl Model for Asking {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> Replying<'a> {
+        Box::pin(async move {
+            let links = &self.chain.links;
+            if links.len() == 1 {
+                return self.turn(0).ask(request, on_delta, cancelled).await;
+            }
+            let candidates = links.iter().enumerate().map(|(at, link)| Candidate {
+                id: link.id.clone(),
+                model: Arc::new(self.turn(at)),
+                card: Some(Arc::clone(&link.card)),
+            });
+            let fallback = Fallback::new(candidates, Cooling(Arc::clone(&self.chain)));
+            fallback.reply(request, on_delta, cancelled).await
+        })
+    }
+}
+
+/// One model of the chain, whose keys are asked in turn.
+#[derive(Debug)]
+struct Rotating {
+    chain: Arc<Chain>,
+    at: usize,
+    before: Option<String>,
+    used: Arc<Mutex<Option<String>>>,
+}
+
+impl Rotating {
+    async fn ask(
+        &self,
+        request: &Request,
+        on_delta: OnDelta<'_>,
+        cancelled: &CancellationToken,
+    ) -> Result<Reply, Error> {
+        let (chain, link) = (&self.chain, &self.chain.links[self.at]);
+        if link.profiles.is_empty() {
+            let model = link.models.get("").ok_or(Error::Setup("it has no key"))?;
+            return model.reply(request, on_delta, cancelled).await;
+        }
+        let provider = link.id.provider();
+        let stats = link.stats(chain);
+        let keys = link.keys(chain, &stats, self.before.as_deref())?;
+        let has_several = link.profiles.len() > 1;
+        let mut last = Error::Auth;
+        let mut said = false;
+        for key in keys.into_iter().take(KEYS_ASKED) {
+            let Some(model) = link.models.get(&key) else { continue };
+            if said {
+                on_delta(Delta::Restarted);
+                said = false;
+            }
+            let mut note = |delta| {
+                said = true;
+                on_delta(delta);
+            };
+            let answer = model.reply(request, &mut note, cancelled).await;
+            let of = Of::Key(provider.to_owned(), key.clone());
+            let error = match answer {
+                Ok(reply) => {
+                    if has_several {
+                        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+                        *used = Some(format!("{provider}/{key}"));
+                    }
+                    if chain.has_choice() || stats.get(&key).is_some_and(|s| s.error_count > 0) {
+                        chain.health.succeeded(chain.tenant, &of).await;
+                    }
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            let reason = error.reason();
+            if !is_the_keys(reason) || cancelled.is_cancelled() {
+                return Err(error);
+            }
+            chain.health.failed(chain.tenant, &of, reason).await;
+            last = error;
+            if Instant::now() >= request.deadline {
+                break;
+            }
+        }
+        Err(last)
+    }
+}
+
+impl Model for Rotating {
+    fn reply<'a>(
+        &'a self,
+        request: &'a Request,
+        on_delta: OnDelta<'a>,
+        cancelled: &'a CancellationToken,
+    ) -> Replying<'a> {
+        Box::pin(self.ask(request, on_delta, cancelled))
+    }
+}
+
+impl Link {
+    fn stats(&self, chain: &Chain) -> BTreeMap<String, Stats> {
+        let keys = self.profiles.iter().map(|profile| profile.id.as_str());
+        chain.health.of_keys(chain.tenant, self.id.provider(), keys)
+    }
+
+    /// The names of the keys to ask with, in order; an error if there is none.
+    fn keys(
+        &self,
+        chain: &Chain,
+        stats: &BTreeMap<String, Stats>,
+        before: Option<&str>,
+    ) -> Result<Vec<String>, Error> {
+        let (provider, now) = (self.id.provider(), now());
+        let how = Order {
+            explicit: self.order.as_deref(),
+            respect_explicit: self.strict,
+            preferred: None,
+        };
+        let ordered = order(provider, &self.profiles, stats, how, now);
+        let until = |key: &str| stats.get(key).and_then(|stats| stats.unusable_until(now));
+        let mut usable: Vec<&str> = match chain.has_choice() {
+            true => ordered.iter().copied().filter(|key| until(key).is_none()).collect(),
+            false => ordered.clone(),
+        };
+        if usable.is_empty() {
+            return Err(why_none(ordered.iter().filter_map(|key| stats.get(*key)), now));
+        }
+        let before = before.and_then(|used| used.strip_prefix(provider)?.strip_prefix('/'));
+        if let Some(first) = sticky(&usable, before, stats, now)
+            && let Some(at) = usable.iter().position(|key| *key == first)
+        {
+            let first = usable.remove(at);
+            usable.insert(0, first);
+        }
+        Ok(usable.into_iter().map(str::to_owned).collect())
+    }
+}
+
+/// Why no key can be used: what those who can do something about it are told.
+fn why_none<'s>(stats: impl Iterator<Item = &'s Stats>, now: i64) -> Error {
+    let mut soonest: Option<(i64, &Stats)> = None;
+    for stats in stats {
+        if let Some(until) = stats.unusable_until(now)
+            && soonest.is_none_or(|(at, _)| until < at)
+        {
+            soonest = Some((until, stats));
+        }
+    }
+    // None of them is valid at all.
+    let Some((until, stats)) = soonest else { return Error::Auth };
+    if stats.disabled_until.is_some_and(|until| now < until) {
+        return Error::Quota;
+    }
+    if stats.failure_counts.contains_key(&Reason::Auth) {
+        return Error::Auth;
+    }
+    let wait = u64::try_from(until.saturating_sub(now)).unwrap_or_default();
+    Error::RateLimited { retry_after: Some(std::time::Duration::from_millis(wait)) }
+}
+
+/// Whether another key may help.
+const fn is_the_keys(reason: Reason) -> bool {
+    match reason {
+        Reason::Auth | Reason::RateLimit | Reason::Billing => true,
+        Reason::Timeout | Reason::Format | Reason::Overloaded | Reason::Unknown => false,
+    }
+}
+
+/// Which models of a chain had better not be asked.
+#[derive(Debug)]
+struct Cooling(Arc<Chain>);
+
+impl Cooling {
+    fn link(&self, model: &ModelId) -> Option<&Link> {
+        self.0.links.iter().find(|link| link.id == *model)
+    }
+}
+
+impl Cooldowns for Cooling {
+    fn is_cooling<'a>(&'a self, model: &'a ModelId) -> BoxFuture<'a, bool> {
+        let (chain, now) = (&self.0, now());
+        let own = chain.health.stats(chain.tenant, &Of::Model(model.to_string()));
+        let keys = self.link(model).is_some_and(|link| {
+            !link.profiles.is_empty() && link.keys(chain, &link.stats(chain), None).is_err()
+        });
+        Box::pin(std::future::ready(own.unusable_until(now).is_some() || keys))
+    }
+
+    fn failed<'a>(&'a self, model: &'a ModelId, reason: Reason) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let has_keys = self.link(model).is_some_and(|link| !link.profiles.is_empty());
+            // It is remembered of the key already.
+            if !(has_keys && is_the_keys(reason)) {
+                let of = Of::Model(model.to_string());
+                self.0.health.failed(self.0.tenant, &of, reason).await;
+            }
+        })
+    }
+
+    fn succeeded<'a>(&'a self, model: &'a ModelId) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let of = Of::Model(model.to_string());
+            // That a model is in use is nothing to write down.
+            if self.0.health.stats(self.0.tenant, &of).error_count > 0 {
+                self.0.health.succeeded(self.0.tenant, &of).await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_can_act_is_told_by_the_key_that_soonest_can_be_used_again() {
+        let failed = |reason| Stats::default().after_failure(reason, 1_000);
+        let (auth, limited, broke) =
+            (failed(Reason::Auth), failed(Reason::RateLimit), failed(Reason::Billing));
+        let later =
+            Stats::default().after_failure(Reason::Auth, 1_000).after_failure(Reason::Auth, 1_000);
+        let why = |stats: &[&Stats]| why_none(stats.iter().copied(), 2_000).class();
+
+        assert_eq!(why(&[]), "auth");
+        assert_eq!(why(&[&auth]), "auth");
+        assert_eq!(why(&[&broke]), "quota");
+        assert_eq!(why(&[&broke, &limited]), "rate_limited");
+        assert_eq!(why(&[&later, &limited]), "rate_limited");
+    }
+}

@@ -1,0 +1,211 @@
+//! The methods of the gateway that the `gateway` tool may call, answered from inside.
+//!
+//! A runner has no key, and should have none: it asks the same crates that the gateway's handlers
+//! ask, for the tenant of its claim. The names in the answers are those of the `.proto` files, as
+//! `holdfast … --output json` prints them. Only a conversation with the owner may ask, since what
+//! is told is the whole tenant's (spec TOL-016, TOL-022).
+
+use std::time::Duration;
+
+use holdfast_directory::Agent;
+use holdfast_session::{EntryView, RunView, SessionFilter, SessionView};
+use holdfast_tools::{Call, Method, Methods, Params, ToolError};
+use holdfast_types::{
+    AgentId, Entry, Fault, Kind, RunId, SessionId, SessionKey, SessionKind, Usage,
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::mesh::Inside;
+
+/// How many are listed if it is not said.
+const USUAL: u32 = 20;
+/// The most of a text that is told.
+const LONGEST: usize = 2_000;
+
+impl Methods for Inside {
+    async fn ask(
+        &self,
+        call: &Call,
+        method: Method,
+        params: Params,
+        limit: Duration,
+    ) -> Result<Value, ToolError> {
+        if !self.is_trusted(call)? {
+            return Err(tell("this may be asked in a conversation with your owner only"));
+        }
+        match timeout(limit, self.answer(call, method, params)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(ToolError::Tell(format!(
+                "the method took longer than {} ms and was given up",
+                limit.as_millis()
+            ))),
+        }
+    }
+}
+
+impl Inside {
+    async fn answer(
+        &self,
+        call: &Call,
+        method: Method,
+        params: Params,
+    ) -> Result<Value, ToolError> {
+        let tenant = call.tenant;
+        let most = i64::from(params.limit.unwrap_or(USUAL));
+        match method {
+            Method::GetStatus => self.tenant_status(call).await,
+            Method::ListSessions => {
+                let kind = params.kind.as_deref().map(parsed_kind).transpose()?;
+                let agent = match params.agent.as_deref() {
+                    Some(agent) => Some(self.agent(call, agent).await?.id),
+                    None => None,
+                };
+                let filter = SessionFilter { agent, kind, limit: most, after: None };
+                let views = self.sessions.sessions(tenant, filter).await.map_err(told)?;
+                Ok(json!({ "sessions": views.iter().map(session).collect::<Vec<_>>() }))
+            }
+            Method::GetSession => {
+                let id = self.session_id(call, &needed("session", params.session)?).await?;
+                let view = self.sessions.session(tenant, id).await.map_err(told)?;
+                Ok(json!({ "session": session(&view) }))
+            }
+            Method::GetHistory => {
+                let id = self.session_id(call, &needed("session", params.session)?).await?;
+                let entries = self.sessions.history(tenant, id, most, None).await.map_err(told)?;
+                Ok(json!({ "entries": entries.iter().map(entry).collect::<Vec<_>>() }))
+            }
+            Method::ListRuns => {
+                let id = match params.session.as_deref() {
+                    Some(session) => Some(self.session_id(call, session).await?),
+                    None => None,
+                };
+                let runs = self.sessions.runs(tenant, id, most).await.map_err(told)?;
+                Ok(json!({ "runs": runs.iter().map(run).collect::<Vec<_>>() }))
+            }
+            Method::GetRun => {
+                let id = needed("run_id", params.run_id)?;
+                let id: RunId = id.parse().map_err(told_of)?;
+                let (view, entries) = self.sessions.run(tenant, id).await.map_err(told)?;
+                let entries = entries.iter().map(entry).collect::<Vec<_>>();
+                Ok(json!({ "run": run(&view), "entries": entries }))
+            }
+            Method::ListAgents => {
+                let agents = self.directory.agents(tenant).await.map_err(told)?;
+                Ok(json!({ "agents": agents.iter().map(agent_of).collect::<Vec<_>>() }))
+            }
+            Method::GetAgent => {
+                let agent = self.agent(call, &needed("agent", params.agent)?).await?;
+                Ok(json!({ "agent": agent_of(&agent) }))
+            }
+        }
+    }
+
+    async fn tenant_status(&self, call: &Call) -> Result<Value, ToolError> {
+        let counts = self.sessions.counts(call.tenant).await.map_err(told)?;
+        let agents = self.directory.agents(call.tenant).await.map_err(told)?;
+        let by_state = |counts: Vec<(String, i64)>| -> Value {
+            counts.into_iter().map(|(state, count)| (state, Value::from(count))).collect()
+        };
+        Ok(json!({
+            "sessions": by_state(counts.sessions),
+            "waiting_messages": counts.waiting,
+            "oldest_wait_ms": u64::try_from(counts.oldest_wait.as_millis()).unwrap_or(u64::MAX),
+            "dead_letters": counts.dead,
+            "deliveries": by_state(counts.deliveries),
+            "agents": agents.len(),
+            "version": env!("CARGO_PKG_VERSION"),
+        }))
+    }
+
+    async fn agent(&self, call: &Call, named: &str) -> Result<Agent, ToolError> {
+        self.directory.agent(call.tenant, named).await.map_err(told)
+    }
+
+    async fn session_id(&self, call: &Call, named: &str) -> Result<SessionId, ToolError> {
+        if named.starts_with("ses_") {
+            return named.parse().map_err(told_of);
+        }
+        let key: SessionKey = named.parse().map_err(told_of)?;
+        let found = self.sessions.find(call.tenant, &key).await.map_err(told)?;
+        found.ok_or_else(|| tell("there is no such session"))
+    }
+}
+
+fn session(view: &SessionView) -> Value {
+    json!({
+        "id": view.id, "key": view.key, "kind": view.kind, "agent": view.agent,
+        "state": if view.paused.is_some() { "PAUSE" } else { view.state.as_str() },
+        "label": view.label, "waiting": view.waiting, "turns": view.turns,
+        "usage": usage(view.usage),
+        "created_at": view.created_at, "updated_at": view.updated_at,
+    })
+}
+
+fn run(view: &RunView) -> Value {
+    json!({
+        "id": view.id, "session_id": view.session, "agent": view.agent,
+        "outcome": view.outcome.as_str(), "reason": view.reason, "steps": view.steps,
+        "model": view.model, "usage": usage(view.usage), "text": cut(&view.text),
+        "started_at": view.started_at, "finished_at": view.finished_at,
+    })
+}
+
+fn usage(usage: Usage) -> Value {
+    json!({ "input_tokens": usage.input, "output_tokens": usage.output })
+}
+
+fn entry(view: &EntryView) -> Value {
+    let text = match &view.entry {
+        Entry::Heard { body, .. } => body.text.as_str(),
+        Entry::Thought { text, .. } => text,
+        Entry::Returned { output, .. } => output,
+        Entry::Called { .. } | Entry::Noted { .. } => "",
+    };
+    json!({
+        "seq": view.seq, "run_id": view.run, "kind": view.entry.kind(), "text": cut(text),
+        "created_at": view.created_at,
+    })
+}
+
+/// An agent without what it is told: that is not for a conversation.
+fn agent_of(agent: &Agent) -> Value {
+    let id: AgentId = agent.id;
+    json!({
+        "id": id, "name": agent.name, "description": agent.description,
+        "model": agent.model.as_deref().unwrap_or("the default"), "is_default": agent.is_default,
+        "tools": agent.settings.tools, "time_zone": agent.settings.time_zone,
+    })
+}
+
+fn parsed_kind(word: &str) -> Result<SessionKind, ToolError> {
+    serde_json::from_value(Value::String(word.to_owned())).map_err(|_| {
+        tell("`kind` is main, dm, group, topic, subagent, cron, heartbeat, work, api or global")
+    })
+}
+
+fn needed(what: &'static str, given: Option<String>) -> Result<String, ToolError> {
+    given.ok_or_else(|| ToolError::Tell(format!("`{what}` is missing from `params`")))
+}
+
+fn tell(text: &str) -> ToolError {
+    ToolError::Tell(text.to_owned())
+}
+
+fn told_of(error: impl std::fmt::Display) -> ToolError {
+    ToolError::Tell(error.to_string())
+}
+
+/// What the model can do something about it is told; all else is ours.
+fn told(error: impl Fault + Send + Sync + 'static) -> ToolError {
+    match error.kind() {
+        Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict => told_of(error),
+        Kind::Unauthenticated | Kind::Exhausted | Kind::Unavailable | Kind::Internal => {
+            ToolError::Broken(anyhow::Error::new(error))
+        }
+    }
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
+}

@@ -1,0 +1,225 @@
+//! What is remembered of keys and models that failed, by all runners alike (spec AUT-002, AUT-007).
+//!
+//! It is asked before each call of a model, so what this process knows answers; what other runners
+//! know is taken in when an agent is looked up again, which is once a second. A change is made in
+//! Redis, on top of whatever anybody else changed, and then written to the database, which has it
+//! when Redis is empty. A success that changes nothing is not written, but once a minute for the
+//! order of keys.
+//!
+//! **What can go wrong.** Redis is gone: changes go to the database, and of two at once one may
+//! not count. The database is gone too: this process goes on with what it knows.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use holdfast_directory::{Directory, Remembered};
+use holdfast_llm::{Reason, credentials::Stats};
+use holdfast_lock::{Locks, Mark};
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+/// Longer than anything here lasts: a day out of use, and the day in which failures count.
+const TTL: Duration = Duration::from_secs(48 * 60 * 60);
+
+/// How often it is written that a key is in use.
+const SELDOM: i64 = 60_000;
+
+/// Changes at once that are tried on top of each other.
+const TRIES: usize = 8;
+
+/// The most that is remembered here; beyond it all is asked again.
+const MOST: usize = 20_000;
+
+/// Of what something is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum Of {
+    /// A key: its provider, and what it is called.
+    Key(String, String),
+    /// A model, as `provider:id`.
+    Model(String),
+}
+
+type Which = (TenantId, Of);
+
+/// What is remembered, and when this process used it last.
+#[derive(Debug, Clone, Default)]
+struct Known {
+    remembered: Remembered,
+    used: Option<i64>,
+}
+
+/// What is remembered of keys and models.
+pub(crate) struct Health {
+    locks: Locks,
+    directory: Directory,
+    known: Mutex<HashMap<Which, Known>>,
+}
+
+/// Now, as everything here counts time.
+pub(crate) fn now() -> i64 {
+    Timestamp::now().as_millisecond()
+}
+
+impl Health {
+    pub(crate) fn new(locks: Locks, directory: Directory) -> Self {
+        Self { locks, directory, known: Mutex::default() }
+    }
+
+    /// What is remembered of one.
+    pub(crate) fn stats(&self, tenant: TenantId, of: &Of) -> Stats {
+        let known = self.known();
+        let Some(found) = known.get(&(tenant, of.clone())) else { return Stats::default() };
+        let stats = found.remembered.stats.clone();
+        Stats { last_used: found.used.max(stats.last_used), ..stats }
+    }
+
+    /// Takes in what the database has.
+    pub(crate) fn take_in(&self, tenant: TenantId, of: Of, stored: &Remembered) {
+        let mut known = self.known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let found = known.entry((tenant, of)).or_default();
+        if found.remembered.changed < stored.changed {
+            found.remembered = stored.clone();
+        }
+    }
+
+    /// Takes in what other runners know.
+    pub(crate) async fn refresh(&self, tenant: TenantId, all: Vec<Of>) {
+        let names: Vec<String> = all.iter().map(|of| name(tenant, of)).collect();
+        let Ok(marks) = self.locks.marks(&names).await else { return };
+        for (of, mark) in all.into_iter().zip(marks) {
+            if let Some(remembered) = mark.as_ref().and_then(read) {
+                self.take_in(tenant, of, &remembered);
+            }
+        }
+    }
+
+    /// It failed: everybody leaves it alone for a while.
+    pub(crate) async fn failed(&self, tenant: TenantId, of: &Of, reason: Reason) {
+        let kind = match of {
+            Of::Key(..) => "key",
+            Of::Model(_) => "model",
+        };
+        metrics::counter!(
+            "holdfast_runner_model_blames_total", "kind" => kind, "reason" => reason.as_str()
+        )
+        .increment(1);
+        info!(kind, reason = reason.as_str(), "a key or a model is left alone for a while");
+        let change = |stats: Stats, now| stats.after_failure(reason, now);
+        self.change(tenant, of, change).await;
+    }
+
+    /// It worked.
+    pub(crate) async fn succeeded(&self, tenant: TenantId, of: &Of) {
+        let now = now();
+        let remembered = {
+            let mut known = self.known();
+            let found = known.entry((tenant, of.clone())).or_default();
+            found.used = Some(now);
+            found.remembered.clone()
+        };
+        let stats = &remembered.stats;
+        if stats.error_count > 0 || stats.cooldown_until.is_some() || stats.disabled_until.is_some()
+        {
+            self.change(tenant, of, Stats::after_success).await;
+        } else if stats.last_used.is_none_or(|last| now - last > SELDOM) {
+            let changed = now.max(remembered.changed + 1);
+            let next =
+                Remembered { changed, stats: Stats { last_used: Some(now), ..stats.clone() } };
+            // What is later than what we know is as well known to be in use.
+            let _ = self.publish(tenant, of, remembered.changed, &next).await;
+            self.take_in(tenant, of.clone(), &next);
+        }
+    }
+
+    /// Changes what is remembered, on top of whatever others changed.
+    async fn change(&self, tenant: TenantId, of: &Of, change: impl Fn(Stats, i64) -> Stats) {
+        let mut seen = {
+            let known = self.known();
+            known.get(&(tenant, of.clone())).map(|known| known.remembered.clone())
+        }
+        .unwrap_or_default();
+        let mut next = Remembered::default();
+        for _ in 0..TRIES {
+            let now = now();
+            next.changed = now.max(seen.changed + 1);
+            next.stats = change(seen.stats.clone(), now);
+            match self.publish(tenant, of, seen.changed, &next).await {
+                Some(later) => seen = later,
+                None => break,
+            }
+        }
+        self.take_in(tenant, of.clone(), &next);
+        if let Of::Key(provider, key) = of {
+            let kept = self.directory.remember_credential(tenant, provider, key, &next).await;
+            if let Err(error) = kept {
+                let error = &error as &dyn std::error::Error;
+                warn!(error, "what became of a key is not in the database");
+            }
+        }
+    }
+
+    /// Tells other runners; answers with what somebody else told later than `seen`.
+    async fn publish(
+        &self,
+        tenant: TenantId,
+        of: &Of,
+        seen: i64,
+        next: &Remembered,
+    ) -> Option<Remembered> {
+        let text = serde_json::to_string(&next.stats).unwrap_or_default();
+        let mark = Mark { at: next.changed, text };
+        match self.locks.put_mark(&name(tenant, of), seen, &mark, TTL).await {
+            Ok(later) => later.as_ref().and_then(read),
+            Err(error) => {
+                debug!(%error, "other runners are not told of a key");
+                None
+            }
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Which, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is remembered of a provider's keys.
+    pub(crate) fn of_keys<'k>(
+        &self,
+        tenant: TenantId,
+        provider: &str,
+        keys: impl Iterator<Item = &'k str>,
+    ) -> BTreeMap<String, Stats> {
+        keys.map(|key| {
+            let of = Of::Key(provider.to_owned(), key.to_owned());
+            (key.to_owned(), self.stats(tenant, &of))
+        })
+        .collect()
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Health")
+    }
+}
+
+fn read(mark: &Mark) -> Option<Remembered> {
+    Some(Remembered { changed: mark.at, stats: serde_json::from_str(&mark.text).ok()? })
+}
+
+/// Under which name everybody finds it. Providers' and keys' names have no colon.
+fn name(tenant: TenantId, of: &Of) -> String {
+    let tenant = tenant.as_uuid();
+    let tenant = tenant.simple();
+    match of {
+        Of::Key(provider, key) => format!("{tenant}:auth:{provider}:{key}"),
+        Of::Model(model) => format!("{tenant}:model:{model}"),
+    }
+}

@@ -1,0 +1,225 @@
+//! Servers that are processes: they run in the sandbox and nowhere else, each in an empty folder
+//! of its own, and only so many.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::fs::DirBuilderExt as _,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use holdfast_mcp::Error;
+use holdfast_sandbox::{Command, Ended, Network, Piped, Process, Sandbox, State, Stream, open};
+use holdfast_tools::clean;
+use holdfast_types::TenantId;
+use secrecy::{ExposeSecret as _, SecretString};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::OnceCell,
+    time::timeout,
+};
+use tracing::warn;
+use uuid::Uuid;
+
+use super::{link::Trouble, lock};
+
+/// How much of what a server wrote to its standard error is shown, in characters.
+const MOST_WROTE: usize = 500;
+
+/// How long a process whose input is closed, or that said nothing right, may take to be gone.
+const GONE: Duration = Duration::from_millis(300);
+
+/// How long a process may take to be gone that was asked to end, and killed 2 s later.
+const STOPPED: Duration = Duration::from_secs(3);
+
+/// Where servers run. It is built when the first is started.
+#[derive(Debug)]
+pub(super) struct Walls {
+    config: holdfast_sandbox::Config,
+    sandbox: OnceCell<Arc<dyn Sandbox>>,
+}
+
+/// A server's process. Dropping it kills it, and all that it started.
+#[derive(Debug)]
+pub(super) struct Running {
+    process: Box<dyn Process>,
+    _folder: Folder,
+    _room: Room,
+}
+
+/// A process, what it reads, and what it writes.
+pub(super) type Started =
+    (Running, Box<dyn AsyncWrite + Send + Unpin>, Box<dyn AsyncRead + Send + Unpin>);
+
+impl Walls {
+    pub(super) fn new(config: holdfast_sandbox::Config) -> Self {
+        Self { config, sandbox: OnceCell::new() }
+    }
+
+    /// Starts a server. The sandbox that it runs in must work; where tenants are hosted, it has
+    /// walls.
+    pub(super) async fn start(
+        &self,
+        program: &str,
+        args: &[String],
+        env: &[(String, SecretString)],
+        network: bool,
+        room: Room,
+    ) -> Result<Started, holdfast_sandbox::Error> {
+        let sandbox = self.sandbox.get_or_try_init(|| open(&self.config)).await?;
+        let folder = Folder::new().map_err(|source| holdfast_sandbox::Error::Failed {
+            what: "make a folder for an mcp server",
+            source,
+        })?;
+        let mut command = Command::new(script(program, args), &folder.0);
+        let open = |(name, value): &(String, SecretString)| {
+            (name.clone(), value.expose_secret().to_owned())
+        };
+        command.env = env.iter().map(open).collect();
+        command.timeout = Some(self.config.longest);
+        command.network = if network { Network::Host } else { Network::Off };
+        let Piped { process, stdin, stdout } = sandbox.spawn_piped(command).await?;
+        Ok((Running { process, _folder: folder, _room: room }, stdin, stdout))
+    }
+}
+
+impl Running {
+    /// Ends it: its input is closed by now, which most take for the end.
+    pub(super) async fn end(self) {
+        if timeout(GONE, self.process.ended()).await.is_err() {
+            self.process.stop();
+            // Whatever is left of it is killed when this is dropped.
+            let _over = timeout(STOPPED, self.process.ended()).await;
+        }
+    }
+
+    /// Why it was of no use, from how it ended and what it wrote.
+    pub(super) async fn why(&self, error: &Error) -> Trouble {
+        let ended = timeout(GONE, self.process.ended()).await;
+        let why = match (ended, self.process.state()) {
+            (Ok(ended), _) | (Err(_), State::Ended(ended)) => ended_as(ended),
+            (Err(_), State::Running) => error.to_string(),
+        };
+        let wrote = self.process.read(Stream::Err, 0).bytes;
+        let wrote = clean(String::from_utf8_lossy(&wrote).trim());
+        let skip = wrote.chars().count().saturating_sub(MOST_WROTE);
+        let wrote: String = wrote.chars().skip(skip).collect();
+        Trouble { why, wrote: Some(wrote).filter(|wrote| !wrote.is_empty()) }
+    }
+}
+
+fn ended_as(ended: Ended) -> String {
+    match ended {
+        Ended::Exited(127) => {
+            "its command is not there, or does not run in the sandbox (exit code 127)".to_owned()
+        }
+        ended => format!("its process ended: {ended}"),
+    }
+}
+
+/// A script that becomes the program, with its arguments as they are.
+fn script(program: &str, args: &[String]) -> String {
+    let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
+    let words = std::iter::once(program).chain(args.iter().map(String::as_str));
+    format!("exec {}", words.map(quoted).collect::<Vec<_>>().join(" "))
+}
+
+/// A folder of a process' own, gone with it.
+#[derive(Debug)]
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Self> {
+        let path = std::env::temp_dir().join(format!("holdfast-mcp-{}", Uuid::now_v7().simple()));
+        fs::DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            warn!(%error, "the folder of an mcp server was not removed");
+        }
+    }
+}
+
+/// How many processes there may be.
+#[derive(Debug)]
+pub(super) struct Rooms {
+    most: usize,
+    most_of_one: usize,
+    taken: Mutex<HashMap<TenantId, usize>>,
+}
+
+/// A place for a process; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Room {
+    rooms: Arc<Rooms>,
+    tenant: TenantId,
+}
+
+impl Rooms {
+    pub(super) fn new(most: usize, most_of_one: usize) -> Self {
+        Self { most, most_of_one, taken: Mutex::default() }
+    }
+
+    /// Takes a place.
+    pub(super) fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Room, String> {
+        let mut taken = lock(&self.taken);
+        let all: usize = taken.values().sum();
+        let own = taken.entry(tenant).or_default();
+        let (most, what) = match () {
+            () if *own >= self.most_of_one => (self.most_of_one, "for this tenant"),
+            () if all >= self.most => (self.most, "here"),
+            () => {
+                *own += 1;
+                return Ok(Room { rooms: Arc::clone(self), tenant });
+            }
+        };
+        Err(format!(
+            "{most} servers run as processes {what}, which is the most: try again when one has \
+             been idle for a while"
+        ))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.rooms.taken);
+        if let Some(own) = taken.get_mut(&self.tenant) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                taken.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_runs_one_program_whatever_its_arguments_hold() {
+        let args = ["-y".to_owned(), "it's $(id); `x`".to_owned(), String::new()];
+
+        assert_eq!(script("npx", &args), r"exec 'npx' '-y' 'it'\''s $(id); `x`' ''");
+    }
+
+    #[test]
+    fn one_tenant_cannot_take_all_places() {
+        let rooms = Arc::new(Rooms::new(3, 2));
+        let (noisy, quiet) = (TenantId::generate(), TenantId::generate());
+
+        let held = [rooms.take(noisy).unwrap(), rooms.take(noisy).unwrap()];
+
+        assert!(rooms.take(noisy).unwrap_err().contains("2 servers run as processes for this"));
+        let other = rooms.take(quiet).unwrap();
+        assert!(rooms.take(quiet).unwrap_err().contains("3 servers run as processes here"));
+        drop((held, other));
+        assert!(lock(&rooms.taken).is_empty());
+    }
+}

@@ -1,0 +1,226 @@
+//! Pictures and files of a turn: keeping those that tools bring, showing the model those that it
+//! can see, sending those that go with the answer.
+//!
+//! The journal names files and holds none; their bytes are the agent's own, in its tree.
+
+use holdfast_agent::Picture;
+use holdfast_session::NewDelivery;
+use holdfast_tools::{Output, Part, ToolError};
+use holdfast_types::{Act, Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
+use holdfast_workspace::{By, ContentHash, NewMedia};
+
+use crate::{agents::Brief, error::Error, mesh, turn::Turn};
+
+/// The most pictures of a conversation that a model is shown: the newest.
+const MOST_PICTURES: usize = 8;
+
+/// The largest of them, in bytes: in base64 it is the 5 MB that Anthropic takes
+/// (<https://docs.anthropic.com/en/docs/build-with-claude/vision>), and others take more.
+const MOST_PICTURE: u64 = 3_750_000;
+
+/// How much they may be together, in bytes.
+const MOST_SHOWN: u64 = 12_000_000;
+
+/// The most files that one call brings.
+const MOST_BROUGHT: usize = 8;
+
+/// The longest text that the person is shown at once, in bytes.
+const MOST_TOLD: usize = 32 * 1024;
+
+impl Turn<'_> {
+    /// Has the person told at once what is for them, with the call's result: once, since both are
+    /// stored together and the message's id is made of the call's key.
+    pub(crate) fn tell_user(&self, key: &str, output: &Output) {
+        let Some(text) = output.shown().filter(|text| !text.trim().is_empty()) else { return };
+        let mut desk = self.hold.desk();
+        let Some(place) = desk.place.clone() else { return };
+        let text = text[..text.floor_char_boundary(MOST_TOLD)].to_owned();
+        let target = Target { reply_to: None, ..place };
+        let id = mesh::id(&format!("{key}:user"));
+        desk.outbox.push(NewDelivery { target, text, act: None, id });
+    }
+
+    /// Keeps what a call brought besides its text, and says in the text where.
+    pub(crate) async fn keep_parts(
+        &self,
+        brief: &Brief,
+        tool: &str,
+        output: &mut Output,
+    ) -> Result<Media, ToolError> {
+        let (mut media, mut new, mut pictures) = (Media::default(), Vec::new(), 0);
+        for part in std::mem::take(&mut output.parts) {
+            match part {
+                Part::Shown(file) => media.shown.push(file),
+                Part::Attached(file) => media.attached.push(file),
+                Part::Image { data, .. } => {
+                    // First, so that what is kept can be told from its place.
+                    new.insert(pictures, NewMedia { name: String::new(), content: data });
+                    pictures += 1;
+                }
+                Part::Document { name, data, .. } => new.push(NewMedia { name, content: data }),
+                // The tool has said in its text what is to be read of them.
+                Part::Text(_) | Part::Json(_) => {}
+            }
+        }
+        if !media.attached.is_empty() && self.hold.desk().place.is_none() {
+            return Err(ToolError::Tell(
+                "this conversation is held on no channel that files could be sent on: name the \
+                 file's path in your answer instead"
+                    .to_owned(),
+            ));
+        }
+        if new.len() > MOST_BROUGHT {
+            let left = new.len() - MOST_BROUGHT;
+            output.for_llm.push_str(&format!("\n[{left} more files were not kept]"));
+            new.truncate(MOST_BROUGHT);
+            pictures = pictures.min(MOST_BROUGHT);
+        }
+        if new.is_empty() {
+            return Ok(media);
+        }
+        let reason = format!("brought by {tool}");
+        let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), &reason) };
+        let tenant = self.hold.claim.tenant;
+        match self.worker.workspaces.keep_media(tenant, brief.agent, &by, new).await {
+            Ok(kept) => {
+                for file in &kept {
+                    output.for_llm.push_str(&format!("\n[kept as `{}`]", file.path));
+                }
+                media.shown.extend(kept.into_iter().take(pictures).filter(StoredFile::is_picture));
+            }
+            Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => {
+                output.for_llm.push_str(&format!("\n[its files could not be kept: {error}]"));
+            }
+            Err(error) => return Err(ToolError::Broken(error.into())),
+        }
+        Ok(media)
+    }
+
+    /// The pictures of the conversation that a model is shown, loaded. Those that it was shown in
+    /// the step before are not loaded again.
+    pub(crate) async fn load_pictures(&mut self) -> Result<(), Error> {
+        let mut left = MOST_SHOWN;
+        let mut wanted: Vec<StoredFile> = Vec::new();
+        for file in self.journal.entries().iter().rev().flat_map(pictures) {
+            if wanted.len() == MOST_PICTURES {
+                break;
+            }
+            let is_known = wanted.iter().any(|known| known.hash == file.hash);
+            if !is_known && file.size <= MOST_PICTURE.min(left) {
+                left -= file.size;
+                wanted.push(file.clone());
+            }
+        }
+        let mut loaded = Vec::with_capacity(wanted.len());
+        for file in wanted {
+            if let Some(at) = self.pictures.iter().position(|known| known.hash == file.hash) {
+                loaded.push(self.pictures.swap_remove(at));
+                continue;
+            }
+            let Ok(hash) = file.hash.parse::<ContentHash>() else { continue };
+            let content = self.worker.workspaces.content(self.hold.claim.tenant, &hash).await;
+            if let Some(content) = content? {
+                loaded.push(picture(&file, &content));
+            }
+        }
+        self.pictures = loaded;
+        Ok(())
+    }
+
+    /// The files that go with this turn's answer, each once, after its text.
+    pub(crate) fn attachments(&self, target: Option<&Target>) -> Vec<NewDelivery> {
+        let Some(target) = target else { return Vec::new() };
+        let mut files: Vec<&StoredFile> = Vec::new();
+        for entry in self.journal.turn() {
+            if let Entry::Returned { media, failed: false, .. } = entry {
+                for file in &media.attached {
+                    if !files.contains(&file) {
+                        files.push(file);
+                    }
+                }
+            }
+        }
+        let send = |(at, file): (usize, &StoredFile)| NewDelivery {
+            target: Target { reply_to: None, ..target.clone() },
+            text: String::new(),
+            act: Some(media_act(file.clone())),
+            id: mesh::id(&format!("{}:file:{at}", self.run)),
+        };
+        files.into_iter().enumerate().map(send).collect()
+    }
+}
+
+/// How a file is sent: what came of speaking, or came in as speech, is heard as such.
+pub(crate) fn media_act(file: StoredFile) -> Act {
+    let sounds = matches!(file.media_type.as_str(), "audio/ogg" | "audio/mpeg" | "audio/mp4");
+    let voice = sounds && file.path.starts_with("media/");
+    Act::Media { file, voice }
+}
+
+fn picture(file: &StoredFile, content: &[u8]) -> Picture {
+    use base64::{Engine as _, engine::general_purpose::STANDARD};
+    let data = ImageData::Base64(STANDARD.encode(content));
+    Picture { hash: file.hash.clone(), image: Image { media_type: file.media_type.clone(), data } }
+}
+
+/// The pictures that an entry refers to, the last first.
+fn pictures(entry: &Entry) -> Vec<&StoredFile> {
+    let mut found: Vec<&StoredFile> = match entry {
+        Entry::Heard { body, .. } => {
+            body.attachments.iter().filter_map(|attachment| attachment.file.as_ref()).collect()
+        }
+        Entry::Returned { media, .. } => media.shown.iter().collect(),
+        Entry::Thought { .. } | Entry::Called { .. } | Entry::Noted { .. } => Vec::new(),
+    };
+    found.retain(|file| file.is_picture());
+    found.reverse();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Attachment, Body};
+
+    use super::*;
+
+    fn file(path: &str, media_type: &str) -> StoredFile {
+        StoredFile {
+            path: path.into(),
+            media_type: media_type.into(),
+            size: 1,
+            hash: path.repeat(2),
+        }
+    }
+
+    #[test]
+    fn only_pictures_are_shown_and_the_newest_first() {
+        let attachment = |path: &str, media_type: &str| Attachment {
+            kind: "photo".into(),
+            reference: "f".into(),
+            name: String::new(),
+            file: Some(file(path, media_type)),
+        };
+        let attachments = vec![
+            attachment("a", "image/png"),
+            attachment("b", "audio/ogg"),
+            attachment("c", "image/svg+xml"),
+            attachment("d", "image/jpeg"),
+        ];
+        let heard = Entry::Heard { seq: 1, body: Body { attachments, ..Body::text("") } };
+
+        let paths: Vec<&str> = pictures(&heard).iter().map(|file| file.path.as_str()).collect();
+
+        assert_eq!(paths, ["d", "a"]);
+    }
+
+    #[test]
+    fn music_of_the_agents_own_is_no_speech() {
+        let is_voice = |path: &str, media_type: &str| {
+            matches!(media_act(file(path, media_type)), Act::Media { voice: true, .. })
+        };
+
+        assert!(is_voice("media/a.ogg", "audio/ogg"));
+        assert!(!is_voice("songs/a.mp3", "audio/mpeg"));
+        assert!(!is_voice("media/a.png", "image/png"));
+    }
+}

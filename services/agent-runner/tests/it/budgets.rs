@@ -1,0 +1,186 @@
+//! What may be used in a day is not exceeded, and whoever asks is told so.
+
+use std::time::Duration;
+
+use holdfast_directory::{Actor, Budget};
+use holdfast_llm::{Card, Prices};
+use holdfast_session::{Answer, Outcome};
+use holdfast_testkit::{Reply, model::Usage};
+
+use crate::world::World;
+
+impl World {
+    async fn budget(&self, budget: Budget) -> anyhow::Result<()> {
+        self.sessions.open_budget(self.tenant, budget.agent).await?;
+        Ok(self.directory.put_budget(self.tenant, Actor::Operator, &budget).await?)
+    }
+
+    /// The whole tenant may use so many tokens a day.
+    async fn tokens(&self, tokens: u64) -> anyhow::Result<()> {
+        self.budget(Budget { agent: None, tokens: Some(tokens), micros: None }).await
+    }
+
+    /// The model writes no more than this, and costs $1 for a million tokens read, and $10 for a
+    /// million written.
+    async fn card(&self, max_output: u32) -> anyhow::Result<()> {
+        let prices = Prices { input: 1_000, cached: None, output: 10_000, long: None };
+        let card = Card { max_output, prices: Some(prices), ..Card::default() };
+        let model = "fake:one".parse()?;
+        Ok(self.directory.put_model(self.tenant, Actor::Operator, &model, &card).await?)
+    }
+
+    /// The model charges so much for each answer.
+    fn charges(&self, prompt: u64, completion: u64) {
+        let usage = Usage { prompt, cached: 0, completion };
+        self.model.answer(move |_| Reply::text("well").usage(usage));
+    }
+
+    async fn refused(&self, session: &str) -> anyhow::Result<Answer> {
+        let answer = self.answer(&self.say(session, "hello").await?).await?;
+        assert_eq!(answer.outcome, Some(Outcome::Failed), "{answer:?}");
+        Ok(answer)
+    }
+}
+
+/// An agent is believed to be what it was for a second.
+async fn a_moment() {
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+}
+
+#[tokio::test]
+async fn a_spent_budget_is_told_before_the_model_is_asked_and_renews_with_the_day()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.charges(7_000, 1_000);
+    world.tokens(20_000).await?;
+    let _runner = world.runner().await?;
+
+    for session in ["a", "b"] {
+        assert_eq!(world.ask(session, "hello").await?, "well");
+    }
+    // 16,000 are used, and what is read is some 3,000.
+    world.charges(4_500, 500);
+    assert_eq!(world.ask("c", "hello").await?, "well");
+    let told = world.refused("d").await?;
+
+    let renews = "20000 tokens a day, is spent. It renews at midnight UTC, in ";
+    assert!(told.text.contains(renews), "{}", told.text);
+    assert_eq!(world.model.count(), 3);
+    let reasons = world.texts("select reason from session.runs where outcome = 'failed'").await?;
+    assert_eq!(reasons, ["budget_spent"]);
+    assert_eq!(world.number("select tokens from session.spending").await?, 21_000);
+
+    world.admin("update session.spending set day = day - 1").await?;
+    assert_eq!(world.ask("d", "hello").await?, "well");
+    Ok(())
+}
+
+#[tokio::test]
+async fn money_is_counted_by_the_catalogue_and_recorded_with_each_run() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.charges(10_000, 100);
+    // One answer costs 11,000 millionths.
+    let agent = Some(world.agent.id);
+    world.budget(Budget { agent, tokens: None, micros: Some(22_000) }).await?;
+    let _runner = world.runner().await?;
+
+    assert_eq!(world.ask("a", "hello").await?, "well");
+    assert_eq!(world.ask("a", "hello").await?, "well");
+    let told = world.refused("b").await?;
+
+    assert!(told.text.contains("this assistant's budget, $0.022 a day, is spent"), "{}", told.text);
+    let costs = "select string_agg(cost_micros::text, ' ' order by finished_at) from session.runs";
+    assert_eq!(world.texts(costs).await?, ["11000 11000 0"]);
+    let lines = world.sessions.usage(world.tenant, agent, 1).await?;
+    let answered = lines.iter().find(|line| line.model == "fake:one").unwrap();
+    assert_eq!((answered.runs, answered.micros, answered.usage.input), (2, 22_000, 20_000));
+
+    // More is allowed, and what was used stays used.
+    world.budget(Budget { agent, tokens: None, micros: Some(50_000) }).await?;
+    a_moment().await;
+    assert_eq!(world.ask("b", "hello").await?, "well");
+    assert_eq!(world.number("select micros from session.spending").await?, 33_000);
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_at_once_on_two_runners_use_no_more_than_there_is() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.charges(6_000, 1_000);
+    world.model.latency(Duration::from_millis(300));
+    world.tokens(22_000).await?;
+    let _runners = (world.runner().await?, world.runner().await?);
+
+    let mut sent = Vec::new();
+    for n in 0..12 {
+        sent.push(world.say(&format!("s{n}"), "hello").await?);
+    }
+    let mut refused = 0;
+    for accepted in &sent {
+        let answer = world.answer(accepted).await?;
+        if answer.outcome == Some(Outcome::Failed) {
+            let is_told = answer.text.contains("is spent") || answer.text.contains("set aside");
+            assert!(is_told, "{}", answer.text);
+            refused += 1;
+        }
+    }
+
+    // What is read is estimated as some 3,000, and is 6,000 in truth: by that much for each answer
+    // under way the budget may be exceeded, and there is room for five of them at the most.
+    let answered = world.model.count();
+    assert!(refused > 0 && (1..=6).contains(&answered), "{refused} refused, {answered} answered");
+    assert_eq!(
+        world.number("select tokens from session.spending").await?,
+        7_000 * i64::try_from(answered)?
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_as_short_as_what_is_left() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(30_000).await?;
+    world.tokens(20_000).await?;
+    let _runner = world.runner().await?;
+
+    world.ask("a", "hello").await?;
+
+    let asked = world.model.requests().pop().unwrap().body.clone();
+    let most = [&asked["max_completion_tokens"], &asked["max_tokens"]];
+    let most = most.iter().find_map(|most| most.as_u64()).unwrap();
+    assert!((5_000..20_000).contains(&most), "{most}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_budget_nothing_is_counted_or_set_aside() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+
+    world.ask("a", "hello").await?;
+
+    assert_eq!(world.number("select count(*) from session.spending").await?, 0);
+    assert_eq!(world.number("select count(*) from control.auth_stats").await?, 1, "its own put");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_budget_holds_when_redis_has_lost_everything_and_what_was_used_before_it_counts()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.charges(9_000, 1_000);
+    let _runner = world.runner().await?;
+    assert_eq!(world.ask("a", "hello").await?, "well");
+
+    world.tokens(12_000).await?;
+    a_moment().await;
+    world.flush_redis().await?;
+
+    let told = world.refused("a").await?;
+    assert!(told.text.contains("is spent"), "{}", told.text);
+    Ok(())
+}

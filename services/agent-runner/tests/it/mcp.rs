@@ -1,0 +1,403 @@
+//! Agents use others' tools: found when they are asked for, judged like any, told of when they are
+//! not to be had, and never silently missing.
+
+mod packages;
+mod server;
+
+use std::time::Duration;
+
+use agent_runner::Config;
+use holdfast_bus::McpProbe;
+use holdfast_directory::{Actor, McpTransport, NewMcpServer};
+use holdfast_session::Accepted;
+use holdfast_testkit::{Reply, model::ToolCall};
+use holdfast_types::Entry;
+use tokio::time::Instant;
+
+use self::server::Server;
+use crate::world::{LONG, World};
+
+/// A server of the agent's tenant, for all its agents.
+fn at(url: &str) -> NewMcpServer {
+    NewMcpServer {
+        name: "x".to_owned(),
+        transport: McpTransport::Http { url: url.to_owned() },
+        secrets: Some([("x-key".to_owned(), "s3cret".into())].into()),
+        agents: Vec::new(),
+        enabled: true,
+    }
+}
+
+/// A server that is a process.
+fn run(command: &str, args: &[&str]) -> NewMcpServer {
+    let args = args.iter().map(|&arg| arg.to_owned()).collect();
+    let transport = McpTransport::Stdio { command: command.to_owned(), args, network: false };
+    NewMcpServer { transport, secrets: None, ..at("") }
+}
+
+async fn put(world: &World, new: NewMcpServer) -> anyhow::Result<()> {
+    world.directory.put_mcp_server(world.tenant, Actor::Operator, new).await?;
+    Ok(())
+}
+
+/// The settings of a runner that may reach servers on this machine.
+fn config(world: &World) -> Config {
+    let mut config = world.config();
+    config.runner.mcp.allow = vec!["127.0.0.1".to_owned()];
+    config.runner.mcp.connect_timeout = Duration::from_secs(20);
+    config.runner.mcp.retry = Duration::from_millis(50);
+    config
+}
+
+fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: arguments.to_owned() }
+}
+
+/// Has the model make these calls one after the other, and returns what each came to.
+async fn make(world: &World, session: &str, calls: &[(&str, &str)]) -> anyhow::Result<Vec<String>> {
+    let sent = make_in(world, session, calls).await?;
+    returned(world, &sent).await
+}
+
+async fn make_in(world: &World, session: &str, calls: &[(&str, &str)]) -> anyhow::Result<Accepted> {
+    let replies = calls.iter().enumerate().map(|(at, (name, arguments))| {
+        let ToolCall { id, name, arguments } = call(&format!("c{at}"), name, arguments);
+        Reply::call(id, name, arguments)
+    });
+    world.model.queue(replies.chain([Reply::text("done")]));
+    let sent = world.say(session, "go").await?;
+    anyhow::ensure!(world.text(&sent).await? == "done", "the model was not asked to the end");
+    Ok(sent)
+}
+
+/// What the tools of a session's newest turn returned.
+async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+    let journal = world.journal(sent.session).await?;
+    let newest = journal.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
+    let newest = journal.into_iter().skip(newest.unwrap_or_default());
+    Ok(newest
+        .filter_map(|entry| match entry {
+            Entry::Returned { output, .. } => Some(output),
+            _ => None,
+        })
+        .collect())
+}
+
+#[tokio::test]
+async fn a_server_s_tool_is_found_described_and_called_and_its_answer_is_marked()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let came = make(
+        &world,
+        "s",
+        &[
+            ("tool_search", r#"{"query":"repeat loudly"}"#),
+            ("tool_describe", r#"{"name":"mcp_x_echo"}"#),
+            ("mcp_x_echo", r#"{"text":"hello"}"#),
+        ],
+    )
+    .await?;
+
+    assert_eq!(came[0], "- mcp_x_echo: [MCP server x] Repeat loudly.\n");
+    assert!(came[1].contains(r#""text":{"type":"string"}"#), "{}", came[1]);
+    assert!(came[2].contains("comes from the MCP server `x`"), "{}", came[2]);
+    assert!(came[2].contains("\nhello! (key s3cret)\n"), "{}", came[2]);
+    // What was not asked for is not sent along.
+    let requests = world.model.requests();
+    assert!(requests.iter().all(|request| !request.tool_names().contains(&"mcp_x_echo")));
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_turn_that_asks_for_no_such_tool_reaches_no_server() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    assert_eq!(world.ask("s", "hello").await?, "echo: hello");
+    make(&world, "s", &[("session_status", "{}")]).await?;
+    assert_eq!(server.requests(), 0);
+
+    make(&world, "s", &[("mcp_x_echo", r#"{"text":"a"}"#)]).await?;
+    assert!(server.requests() > 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_tool_says_that_it_does_decides_how_it_is_recorded() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let sent =
+        make_in(&world, "s", &[("mcp_x_echo", r#"{"text":"a"}"#), ("mcp_x_buy", "{}")]).await?;
+
+    let journal = world.journal(sent.session).await?;
+    let begun: Vec<&str> = journal
+        .iter()
+        .filter_map(|entry| match entry {
+            Entry::Called { call, .. } => Some(call.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(begun, ["c1"], "only what acts is recorded as begun");
+    assert!(returned(&world, &sent).await?[1].contains("bought"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_s_tools_obey_the_policy_when_they_are_offered_and_when_they_are_called()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+    let tools = async |tools: &[&str]| {
+        let tools = tools.iter().map(|&tool| tool.to_owned()).collect();
+        world.change_agent(|agent| agent.settings.tools = Some(tools)).await?;
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+        anyhow::Ok(())
+    };
+    let wanted = &[("mcp_x_echo", r#"{"text":"a"}"#), ("mcp_x_buy", "{}")][..];
+
+    tools(&["session_status"]).await?;
+    let none = make(&world, "a", wanted).await?;
+    tools(&["group:mcp:x"]).await?;
+    let all = make(&world, "b", wanted).await?;
+    tools(&["mcp_x_buy"]).await?;
+    let one = make(&world, "c", wanted).await?;
+
+    let refused = "this tool is not one of yours; use those that you were given";
+    assert_eq!(none, [refused, refused]);
+    assert!(all[0].contains("a! (key") && all[1].contains("bought"), "{all:?}");
+    assert_eq!(one[0], refused);
+    assert!(one[1].contains("bought"), "{one:?}");
+    // Who names an agent's tools wants it to see them from the start.
+    let last = world.model.requests().last().unwrap().clone();
+    assert_eq!(last.tool_names(), ["mcp_x_buy"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_use_a_server_does_not_see_it() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    let other = holdfast_directory::NewAgent {
+        name: holdfast_types::AgentName::new("other"),
+        ..holdfast_directory::NewAgent::default()
+    };
+    world.directory.create_agent(world.tenant, Actor::Operator, other).await?;
+    put(&world, NewMcpServer { agents: vec!["other".to_owned()], ..at(&server.url()) }).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let came = make(&world, "s", &[("mcp_x_echo", "{}"), ("tool_search", r#"{"query":"loudly"}"#)]);
+    let came = came.await?;
+
+    assert!(came[0].starts_with("there is no tool `mcp_x_echo`"), "{}", came[0]);
+    assert!(!came[1].contains("mcp_x"), "{}", came[1]);
+    assert_eq!(server.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_is_down_is_told_of_and_what_it_offered_stays() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let mut config = config(&world);
+    config.runner.mcp.refresh = Duration::from_millis(1);
+    let _runner = world.runner_with(config, |app| app).await?;
+    make(&world, "s", &[("mcp_x_echo", r#"{"text":"a"}"#)]).await?;
+
+    server.stop().await;
+    let wanted = &[("mcp_x_echo", r#"{"text":"a"}"#), ("tool_search", r#"{"query":"loudly"}"#)];
+    let down = make(&world, "s", wanted).await?;
+    server.start_again().await?;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let back = make(&world, "s", &[("mcp_x_echo", r#"{"text":"b"}"#)]).await?;
+
+    assert!(down[0].contains("the MCP server `x`"), "{}", down[0]);
+    assert!(down[0].contains("cannot be reached") || down[0].contains("ended"), "{}", down[0]);
+    assert!(down[1].contains("mcp_x_echo") && down[1].contains("Not to be had now"), "{}", down[1]);
+    assert!(back[0].contains("b! (key"), "{}", back[0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_that_never_answered_is_told_of_by_its_name() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    put(&world, at("http://127.0.0.1:9/mcp")).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+
+    let came = make(&world, "s", &[("mcp_x_echo", "{}"), ("mcp_y_echo", "{}")]).await?;
+
+    assert!(came[0].starts_with("the MCP server `x`: it cannot be reached"), "{}", came[0]);
+    assert!(came[1].starts_with("there is no tool `mcp_y_echo`"), "{}", came[1]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_server_on_a_private_address_is_not_reached_unless_the_operator_lists_it()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let mut config = config(&world);
+    config.runner.mcp.allow.clear();
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let came = make(&world, "s", &[("mcp_x_echo", "{}")]).await?;
+
+    assert!(came[0].contains("not on the public internet"), "{}", came[0]);
+    assert_eq!(server.requests(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slow_call_is_given_up_in_time_and_cancelled() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let mut config = config(&world);
+    config.runner.tool_timeout = Duration::from_millis(400);
+    let _runner = world.runner_with(config, |app| app).await?;
+    make(&world, "s", &[("tool_search", r#"{"query":"loudly"}"#)]).await?;
+
+    let came = make(&world, "s", &[("mcp_x_hang", "{}")]).await?;
+
+    // It acts, as far as anybody knows: what came of it is not known.
+    assert_eq!(came[0], holdfast_agent::UNKNOWN_OUTCOME);
+    world.until("the server sees that nobody waits", async || server.hung_up() == 1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_server_offers_is_asked_again_after_a_while_and_a_changed_record_at_once()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let mut config = config(&world);
+    config.runner.mcp.refresh = Duration::from_millis(300);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let search = &[("tool_search", r#"{"query":"loudly newest"}"#)][..];
+
+    let before = make(&world, "s", search).await?;
+    server.offer("newest");
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    let after = make(&world, "s", search).await?;
+    put(&world, NewMcpServer { enabled: false, ..at(&server.url()) }).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let gone = make(&world, "s", search).await?;
+
+    assert!(!before[0].contains("mcp_x_newest"), "{}", before[0]);
+    assert!(after[0].contains("mcp_x_newest"), "{}", after[0]);
+    assert!(!gone[0].contains("mcp_x_"), "{}", gone[0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    put(&world, at(&server.url())).await?;
+    let missing = NewMcpServer { name: "gone".to_owned(), ..run("/no/such/server", &[]) };
+    put(&world, missing).await?;
+    let _runner = world.runner_with(config(&world), |app| app).await?;
+    let probe = async |server: &str| {
+        let probe = McpProbe { tenant: world.tenant, server: server.to_owned() };
+        let begun = Instant::now();
+        loop {
+            // The runner may not listen yet.
+            match world.bus.probe_mcp(&probe, LONG).await {
+                Ok(probed) => return anyhow::Ok(probed),
+                Err(error) if begun.elapsed() > LONG => return Err(error.into()),
+                Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+            }
+        }
+    };
+
+    let found = probe("x").await?;
+    let gone = probe("gone").await?;
+    let unknown = probe("unknown").await?;
+
+    let names: Vec<&str> = found.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(names, ["mcp_x_buy", "mcp_x_echo", "mcp_x_hang"]);
+    let why = gone.error.unwrap();
+    assert!(why.contains("exit code 127") && why.contains("No such file"), "{why}");
+    assert_eq!(unknown.error.as_deref(), Some("it is not enabled, or was deleted"));
+    Ok(())
+}
+
+/// A server of a few lines. Its process shows what it is given.
+const SMALL: &str = r#"
+import json, os, sys
+def answer(id, result):
+    print(json.dumps({"jsonrpc": "2.0", "id": id, "result": result}), flush=True)
+def look():
+    try:
+        import socket
+        socket.create_connection(("127.0.0.1", int(os.environ["PORT"])), 1)
+        network = "network"
+    except OSError:
+        network = "no network"
+    files = "outside" if os.path.exists(os.environ["OUTSIDE"]) else "inside"
+    return "%s, %s, %s, %s" % (network, files, os.environ.get("HOLDFAST_DATABASE__URL"), os.getpid())
+for line in sys.stdin:
+    asked = json.loads(line)
+    method = asked.get("method")
+    if method == "initialize":
+        answer(asked["id"], {"protocolVersion": asked["params"]["protocolVersion"],
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "small", "version": "1"}})
+    elif method == "tools/list":
+        answer(asked["id"], {"tools": [{"name": "look", "description": "Look around.",
+            "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}]})
+    elif method == "tools/call":
+        answer(asked["id"], {"content": [{"type": "text", "text": look()}]})
+"#;
+
+#[tokio::test]
+async fn a_server_that_is_a_process_runs_in_the_sandbox_once_and_goes_when_nobody_uses_it()
+-> anyhow::Result<()> {
+    let (world, server) = (World::start().await?, Server::start().await?);
+    let outside = std::env::current_dir()?.display().to_string();
+    let port = server.port().to_string();
+    let env = [("PORT".to_owned(), port.into()), ("OUTSIDE".to_owned(), outside.into())];
+    let small = NewMcpServer { secrets: Some(env.into()), ..run("python3", &["-c", SMALL]) };
+    put(&world, small).await?;
+    let mut config = config(&world);
+    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
+    config.runner.sandbox.hosted = true;
+    config.runner.mcp.idle = Duration::from_secs(2);
+    let runner = world.runner_with(config, |app| app).await?;
+    let folders = async || {
+        let entries = std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten();
+        entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with("holdfast-mcp-"))
+            .count()
+    };
+
+    let looked = make(&world, "s", &[("mcp_x_look", "{}"), ("mcp_x_look", "{}")]).await?;
+    let running = folders().await;
+    world.until("the process is gone", async || folders().await < running).await?;
+    let again = make(&world, "s", &[("mcp_x_look", "{}")]).await?;
+    runner.stop().await?;
+
+    assert!(looked[0].contains("\nno network, inside, None, "), "{}", looked[0]);
+    let said = |text: &str| text.lines().find(|line| line.starts_with("no net")).map(str::to_owned);
+    assert_eq!(said(&looked[0]), said(&looked[1]), "it is the same process");
+    assert!(again[0].contains("no network, inside"), "{}", again[0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_tenants_are_hosted_no_process_runs_without_walls() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    put(&world, run("python3", &["-c", SMALL])).await?;
+    let mut config = config(&world);
+    config.runner.sandbox.hosted = true;
+    config.runner.sandbox.bwrap = Some("/no/such/bwrap".into());
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let came = make(&world, "s", &[("mcp_x_look", "{}")]).await?;
+
+    assert_eq!(came[0], "the MCP server `x`: there is no `bwrap`: install the package bubblewrap");
+    Ok(())
+}

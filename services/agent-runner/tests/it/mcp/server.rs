@@ -1,0 +1,176 @@
+//! A server of the tests' own, over HTTP: it counts, stops and comes back.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use axum::{
+    Router,
+    extract::Request,
+    middleware::{self, Next},
+    response::Response,
+    routing::any_service,
+};
+use holdfast_mcp::{About, Answer, Context, Door, Offered, Serve, service};
+use holdfast_types::ToolSpec;
+use serde_json::{Map, Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+
+/// What `x-key` said.
+type Key = String;
+
+#[derive(Default)]
+struct Shared {
+    requests: AtomicUsize,
+    hung_up: AtomicUsize,
+    offered: Mutex<Vec<String>>,
+}
+
+/// A server on a loopback port.
+pub struct Server {
+    at: SocketAddr,
+    shared: Arc<Shared>,
+    serving: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Tools(Arc<Shared>);
+
+struct HungUp(Arc<Shared>);
+
+impl Drop for HungUp {
+    fn drop(&mut self) {
+        self.0.hung_up.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+impl Serve for Tools {
+    type Who = Key;
+
+    fn about(&self) -> About {
+        About { name: "x", version: "1", instructions: "" }
+    }
+
+    fn tools(&self, _: &Key) -> Vec<Offered> {
+        let text = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
+        let tool = |name: &str, description: &str, reads| Offered {
+            spec: ToolSpec {
+                name: name.to_owned(),
+                description: description.to_owned(),
+                input: text.clone(),
+            },
+            reads,
+        };
+        let mut tools = vec![
+            tool("echo", "Repeat loudly.", true),
+            tool("buy", "Buy the cheapest thing.", false),
+            tool("hang", "Take very long.", false),
+        ];
+        let offered = self.0.offered.lock().unwrap();
+        tools.extend(offered.iter().map(|name| tool(name, "Something more.", true)));
+        tools
+    }
+
+    async fn call(
+        &self,
+        key: Key,
+        tool: &str,
+        input: Map<String, Value>,
+        context: Context,
+    ) -> Answer {
+        match tool {
+            "echo" => {
+                let text = input.get("text").and_then(Value::as_str).unwrap_or_default();
+                Answer::text(format!("{text}! (key {key})"))
+            }
+            "buy" => Answer::text("bought"),
+            _ => {
+                let _seen = HungUp(Arc::clone(&self.0));
+                context.cancelled.cancelled().await;
+                Answer::failed("nobody waits")
+            }
+        }
+    }
+}
+
+impl Server {
+    pub async fn start() -> anyhow::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let at = listener.local_addr()?;
+        let shared = Arc::<Shared>::default();
+        let serving = Mutex::new(Some(serve(listener, Arc::clone(&shared))));
+        Ok(Self { at, shared, serving })
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/mcp", self.at)
+    }
+
+    pub const fn port(&self) -> u16 {
+        self.at.port()
+    }
+
+    /// How many requests came.
+    pub fn requests(&self) -> usize {
+        self.shared.requests.load(Ordering::Acquire)
+    }
+
+    /// How many calls of `hang` nobody waited for to the end.
+    pub fn hung_up(&self) -> usize {
+        self.shared.hung_up.load(Ordering::Acquire)
+    }
+
+    /// Offers one more tool.
+    pub fn offer(&self, name: &str) {
+        self.shared.offered.lock().unwrap().push(name.to_owned());
+    }
+
+    pub async fn stop(&self) {
+        let serving = self.serving.lock().unwrap().take();
+        if let Some(serving) = serving {
+            serving.abort();
+            let _aborted = serving.await;
+        }
+    }
+
+    pub async fn start_again(&self) -> anyhow::Result<()> {
+        let listener = TcpListener::bind(self.at).await?;
+        *self.serving.lock().unwrap() = Some(serve(listener, Arc::clone(&self.shared)));
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(serving) = self.serving.lock().unwrap().take() {
+            serving.abort();
+        }
+    }
+}
+
+fn serve(listener: TcpListener, shared: Arc<Shared>) -> JoinHandle<()> {
+    let door = Door { body_limit: 64 * 1024, ..Door::default() };
+    let service = service(Arc::new(Tools(Arc::clone(&shared))), door);
+    let count = middleware::from_fn(move |mut request: Request, next: Next| {
+        shared.requests.fetch_add(1, Ordering::AcqRel);
+        let key = request.headers().get("x-key").and_then(|key| key.to_str().ok());
+        let key: Key = key.unwrap_or_default().to_owned();
+        request.extensions_mut().insert(key);
+        async move { answered(next.run(request).await) }
+    });
+    let router = Router::new().route("/mcp", any_service(service)).layer(count);
+    tokio::spawn(async move {
+        // It ends with the test.
+        let _over = axum::serve(listener, router).await;
+    })
+}
+
+/// A connection that is kept open would outlive the server.
+fn answered(mut response: Response) -> Response {
+    let close = axum::http::HeaderValue::from_static("close");
+    response.headers_mut().insert(axum::http::header::CONNECTION, close);
+    response
+}

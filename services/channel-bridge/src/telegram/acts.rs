@@ -1,0 +1,270 @@
+//! What an agent does on Telegram besides saying something: the methods of the Bot API for it
+//! (<https://core.telegram.org/bots/api>).
+
+use std::time::Duration;
+
+use holdfast_session::Delivery;
+use holdfast_types::{Act, StoredFile};
+use reqwest::multipart::{Form, Part};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    Telegram,
+    client::{Bot, CallError},
+    outcome,
+    wire::MessageId,
+};
+use crate::Outcome;
+
+/// How long a file may take to go up.
+const UPLOAD: Duration = Duration::from_secs(40);
+
+/// The largest picture that is sent as one, in bytes; a larger one is sent as a file.
+const LARGEST_PHOTO: u64 = 10 * 1024 * 1024;
+
+/// A topic that was opened.
+#[derive(Debug, Clone, Copy, Deserialize)]
+struct Topic {
+    message_thread_id: i64,
+}
+
+/// Where something is done.
+struct Place<'a> {
+    chat: &'a str,
+    thread: Option<i64>,
+    reply_to: Option<i64>,
+}
+
+impl Telegram {
+    /// Does what the delivery asks for, and follows a group that has become a supergroup.
+    pub(super) async fn act(&self, part: &Delivery, act: &Act, file: Option<&[u8]>) -> Outcome {
+        let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
+            return Outcome::refused("the topic is no number");
+        };
+        let reply_to = part.target.reply_to.as_deref().and_then(|id| id.parse().ok());
+        let mut place = Place { chat: &part.target.chat, thread, reply_to };
+        let moved;
+        match self.act_at(&place, part, act, file).await {
+            Err(Failed::Call(CallError::Refused { moved_to: Some(chat), .. })) => {
+                moved = chat.to_string();
+                place.chat = &moved;
+                told(self.act_at(&place, part, act, file).await)
+            }
+            done => told(done),
+        }
+    }
+
+    async fn act_at(
+        &self,
+        place: &Place<'_>,
+        part: &Delivery,
+        act: &Act,
+        file: Option<&[u8]>,
+    ) -> Result<String, Failed> {
+        let message = |id: &str| {
+            id.parse::<i64>().map_err(|_| Failed::Refused("the message's id is no number"))
+        };
+        let on = |id: i64| {
+            let mut params = place.params();
+            params["message_id"] = id.into();
+            params
+        };
+        match act {
+            Act::Delete { message: None } => {
+                Err(Failed::Refused("there is no message from here that could be deleted"))
+            }
+            Act::Delete { message: Some(id) } => {
+                self.again("deleteMessage", on(message(id)?), id).await
+            }
+            Act::React { message: id, emoji } => {
+                let mut params = on(message(id)?);
+                params["reaction"] = match emoji.as_str() {
+                    "" => json!([]),
+                    emoji => json!([{"type": "emoji", "emoji": emoji}]),
+                };
+                self.again("setMessageReaction", params, id).await
+            }
+            Act::Pin { message: id } => {
+                let mut params = on(message(id)?);
+                params["disable_notification"] = true.into();
+                self.again("pinChatMessage", params, id).await
+            }
+            Act::Unpin { message: id } => {
+                self.again("unpinChatMessage", on(message(id)?), id).await
+            }
+            Act::Poll { options } => {
+                let mut params = place.sending();
+                params["question"] = part.text.as_str().into();
+                let options = options.iter().map(|option| json!({"text": option}));
+                params["options"] = Value::Array(options.collect());
+                let sent: MessageId = self.bot.method("sendPoll", &params).await?;
+                Ok(sent.message_id.to_string())
+            }
+            Act::Thread { name } => {
+                let mut params = place.params();
+                params["name"] = name.as_str().into();
+                let topic: Topic = self.bot.method("createForumTopic", &params).await?;
+                Ok(topic.message_thread_id.to_string())
+            }
+            Act::Media { file: stored, voice } => {
+                let Some(content) = file else {
+                    return Err(Failed::Refused("its file is gone"));
+                };
+                self.media(place, &part.text, (stored, content), *voice).await
+            }
+            Act::Event | Act::Embed { .. } => Err(Failed::Refused("telegram has nothing like it")),
+        }
+    }
+
+    /// Does what does no harm when it is done twice, so that a lost answer is no riddle: what is
+    /// pinned is pinned.
+    async fn again(&self, method: &str, params: Value, id: &str) -> Result<String, Failed> {
+        match self.bot.method::<bool>(method, &params).await {
+            Ok(_) => Ok(id.to_owned()),
+            Err(CallError::Unsure(why)) => Err(Failed::Call(CallError::NotSent(why))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn media(
+        &self,
+        place: &Place<'_>,
+        caption: &str,
+        (file, content): (&StoredFile, &[u8]),
+        voice: bool,
+    ) -> Result<String, Failed> {
+        let (method, field) = method(file, voice);
+        let sent = self.bot.upload(method, place.form(caption), field, (file, content)).await;
+        match sent {
+            // It is no picture to Telegram's taste (too wide, say), or who is written to wants no
+            // voice messages. Refused, so surely not sent: as a file it goes.
+            Err(CallError::Refused { status: 400, moved_to: None, .. })
+                if method != "sendDocument" =>
+            {
+                let form = place.form(caption);
+                let sent = self.bot.upload("sendDocument", form, "document", (file, content));
+                Ok(sent.await?.message_id.to_string())
+            }
+            sent => Ok(sent?.message_id.to_string()),
+        }
+    }
+}
+
+/// The method that shows a file best, and its field for it.
+fn method(file: &StoredFile, voice: bool) -> (&'static str, &'static str) {
+    match file.media_type.as_str() {
+        "image/png" | "image/jpeg" | "image/webp" if file.size <= LARGEST_PHOTO => {
+            ("sendPhoto", "photo")
+        }
+        "image/gif" => ("sendAnimation", "animation"),
+        "audio/ogg" | "audio/mpeg" | "audio/mp4" if voice => ("sendVoice", "voice"),
+        "audio/mpeg" | "audio/mp4" => ("sendAudio", "audio"),
+        "video/mp4" => ("sendVideo", "video"),
+        _ => ("sendDocument", "document"),
+    }
+}
+
+impl Place<'_> {
+    fn params(&self) -> Value {
+        match self.chat.parse::<i64>() {
+            Ok(chat) => json!({"chat_id": chat}),
+            Err(_) => json!({"chat_id": self.chat}),
+        }
+    }
+
+    /// For what makes a message.
+    fn sending(&self) -> Value {
+        let mut params = self.params();
+        if let Some(thread) = self.thread {
+            params["message_thread_id"] = thread.into();
+        }
+        if let Some(id) = self.reply_to {
+            params["reply_parameters"] = reply_parameters(id);
+        }
+        params
+    }
+
+    fn form(&self, caption: &str) -> Form {
+        let mut form = Form::new().text("chat_id", self.chat.to_owned());
+        if let Some(thread) = self.thread {
+            form = form.text("message_thread_id", thread.to_string());
+        }
+        if let Some(id) = self.reply_to {
+            form = form.text("reply_parameters", reply_parameters(id).to_string());
+        }
+        match caption {
+            "" => form,
+            caption => form.text("caption", caption.to_owned()),
+        }
+    }
+}
+
+fn reply_parameters(id: i64) -> Value {
+    json!({"message_id": id, "allow_sending_without_reply": true})
+}
+
+impl Bot {
+    async fn upload(
+        &self,
+        method: &str,
+        form: Form,
+        field: &'static str,
+        (file, content): (&StoredFile, &[u8]),
+    ) -> Result<MessageId, CallError> {
+        let part = Part::bytes(content.to_vec())
+            .file_name(file.name().to_owned())
+            .mime_str(&file.media_type)
+            .map_err(|_| CallError::Refused {
+                status: 0,
+                description: "the file's type is none".to_owned(),
+                moved_to: None,
+            })?;
+        self.post_form(method, form.part(field, part), UPLOAD).await
+    }
+}
+
+/// Why nothing was done.
+enum Failed {
+    Call(CallError),
+    Refused(&'static str),
+}
+
+impl From<CallError> for Failed {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+fn told(done: Result<String, Failed>) -> Outcome {
+    match done {
+        Ok(platform_id) => Outcome::Sent { platform_id },
+        Err(Failed::Refused(why)) => Outcome::refused(why),
+        Err(Failed::Call(error)) => outcome(Err(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_shown_as_what_it_is() {
+        let method = |media_type: &str, size, voice| {
+            let file = StoredFile {
+                path: "a".into(),
+                media_type: media_type.into(),
+                size,
+                hash: String::new(),
+            };
+            super::method(&file, voice).0
+        };
+
+        assert_eq!(method("image/png", 1, false), "sendPhoto");
+        assert_eq!(method("image/png", LARGEST_PHOTO + 1, false), "sendDocument");
+        assert_eq!(method("image/svg+xml", 1, false), "sendDocument");
+        assert_eq!(method("audio/ogg", 1, true), "sendVoice");
+        assert_eq!(method("audio/mpeg", 1, false), "sendAudio");
+        assert_eq!(method("application/pdf", 1, true), "sendDocument");
+    }
+}

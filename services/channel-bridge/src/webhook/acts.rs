@@ -1,0 +1,71 @@
+//! What an agent does besides saying something, as a program is told of it.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_types::Act;
+use serde_json::{Value, json};
+
+/// The largest file that is posted, in bytes; in base64 it is a third larger.
+const LARGEST: usize = 5 * 1024 * 1024;
+
+/// The fields that a post has besides those of a text.
+pub(super) fn described(act: &Act, file: Option<&[u8]>) -> Result<Value, String> {
+    let mut fields = match act {
+        Act::Delete { message } => json!({"message_id": message}),
+        Act::React { message, emoji } => json!({"message_id": message, "emoji": emoji}),
+        Act::Pin { message } | Act::Unpin { message } => json!({"message_id": message}),
+        Act::Poll { options } => json!({"poll_options": options}),
+        Act::Thread { name } => json!({"thread_name": name}),
+        Act::Event => json!({}),
+        Act::Embed { embed } => json!({"embed": embed}),
+        Act::Media { file: stored, voice } => {
+            let content = file.ok_or("its file is gone")?;
+            if content.len() > LARGEST {
+                let size = content.len();
+                return Err(format!("the file has {size} bytes, and {LARGEST} are the most"));
+            }
+            json!({"file": {
+                "name": stored.name(),
+                "media_type": stored.media_type,
+                "size": stored.size,
+                "voice": voice,
+                "content": STANDARD.encode(content),
+            }})
+        }
+    };
+    fields["action"] = act.name().into();
+    Ok(fields)
+}
+
+/// Adds fields to a post.
+pub(super) fn add(body: &mut Value, fields: Value) {
+    if let (Value::Object(body), Value::Object(fields)) = (body, fields) {
+        body.extend(fields);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::StoredFile;
+
+    use super::*;
+
+    #[test]
+    fn a_file_goes_along_and_one_that_is_too_large_is_refused() {
+        let file = StoredFile {
+            path: "reports/a.csv".into(),
+            media_type: "text/csv".into(),
+            size: 2,
+            hash: String::new(),
+        };
+        let act = Act::Media { file, voice: false };
+
+        let fields = described(&act, Some(b"hi")).unwrap();
+        assert_eq!(
+            (&fields["action"], &fields["file"]["name"]),
+            (&"media".into(), &"a.csv".into())
+        );
+        assert_eq!(fields["file"]["content"], "aGk=");
+        assert!(described(&act, Some(&vec![0; LARGEST + 1])).is_err());
+        assert!(described(&act, None).is_err());
+    }
+}

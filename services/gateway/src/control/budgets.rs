@@ -1,0 +1,128 @@
+//! `Budgets`: what may be used in a day, and what turns took.
+
+use holdfast_directory::Budget;
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, GetUsageRequest, GetUsageResponse, ListBudgetsRequest, ListBudgetsResponse,
+    SetBudgetRequest, SetBudgetResponse, UnsetBudgetRequest, UnsetBudgetResponse,
+    budgets_server::Budgets as Service,
+};
+use holdfast_types::{AgentId, TenantId};
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, limit, refuse};
+use crate::{Error, auth::require};
+
+/// Days of usage: as long as runs are kept.
+const MOST_DAYS: u32 = 90;
+
+/// Answers `holdfast.gateway.v1.Budgets`.
+#[derive(Debug)]
+pub struct Budgets(pub State);
+
+impl Budgets {
+    /// The agent that is named; `None` is the whole tenant.
+    async fn agent(&self, tenant: TenantId, named: &str) -> Result<Option<AgentId>, Error> {
+        match named {
+            "" => Ok(None),
+            named => Ok(Some(self.0.directory.agent(tenant, named).await?.id)),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Budgets {
+    async fn list_budgets(
+        &self,
+        request: Request<ListBudgetsRequest>,
+    ) -> Result<Response<ListBudgetsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let budgets = self.0.directory.budgets(caller.tenant).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+        let owners: Vec<_> = budgets.iter().map(|budget| budget.agent).collect();
+
+        let spending = self.0.sessions.spending(caller.tenant, &owners).await;
+
+        let spending = spending.map_err(Error::from)?;
+        let budget_of = |budget: Budget| {
+            let used = spending.used.iter().find(|(agent, _)| *agent == budget.agent);
+            let used = used.map(|(_, used)| *used).unwrap_or_default();
+            pb::Budget {
+                agent: budget.agent.map(|agent| names.of(agent)).unwrap_or_default(),
+                tokens: budget.tokens.unwrap_or_default(),
+                micros: budget.micros.unwrap_or_default(),
+                used_tokens: used.tokens,
+                used_micros: used.micros,
+            }
+        };
+        Ok(Response::new(ListBudgetsResponse {
+            budgets: budgets.into_iter().map(budget_of).collect(),
+            renews_in_seconds: spending.renews_in.as_secs(),
+        }))
+    }
+
+    async fn set_budget(
+        &self,
+        request: Request<SetBudgetRequest>,
+    ) -> Result<Response<SetBudgetResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let some = |amount: u64| (amount > 0).then_some(amount);
+        let budget = Budget { agent, tokens: some(request.tokens), micros: some(request.micros) };
+
+        let set = self.0.directory.put_budget(caller.tenant, actor(&caller), &budget).await;
+
+        set.map_err(Error::from)?;
+        // What was used before it counts, from the first moment on.
+        self.0.sessions.open_budget(caller.tenant, agent).await.map_err(Error::from)?;
+        Ok(Response::new(SetBudgetResponse {}))
+    }
+
+    async fn unset_budget(
+        &self,
+        request: Request<UnsetBudgetRequest>,
+    ) -> Result<Response<UnsetBudgetResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+
+        let unset = self.0.directory.delete_budget(caller.tenant, actor(&caller), agent).await;
+
+        unset.map_err(Error::from)?;
+        Ok(Response::new(UnsetBudgetResponse {}))
+    }
+
+    async fn get_usage(
+        &self,
+        request: Request<GetUsageRequest>,
+    ) -> Result<Response<GetUsageResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+        let days = limit_days(request.days)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let lines = self.0.sessions.usage(caller.tenant, agent, days).await.map_err(Error::from)?;
+
+        let line_of = |line: holdfast_session::UsageLine| pb::UsageLine {
+            day: line.day,
+            agent: names.of(line.agent),
+            model: line.model,
+            runs: line.runs,
+            input_tokens: line.usage.input,
+            cached_tokens: line.usage.cached,
+            output_tokens: line.usage.output,
+            micros: line.micros,
+        };
+        let lines = lines.into_iter().map(line_of).collect();
+        Ok(Response::new(GetUsageResponse { lines }))
+    }
+}
+
+fn limit_days(days: u32) -> Result<u32, Error> {
+    let days = limit(days, 7, MOST_DAYS)
+        .map_err(|_| refuse(format!("`days` is {MOST_DAYS} at most, and this one is {days}")))?;
+    Ok(u32::try_from(days).unwrap_or(MOST_DAYS))
+}

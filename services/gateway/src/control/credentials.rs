@@ -1,0 +1,173 @@
+//! `Credentials`: a provider's keys, when it has several.
+
+use holdfast_directory::{CredentialCard, CredentialKind, NewCredential};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteCredentialRequest, DeleteCredentialResponse, EnableCredentialRequest,
+    EnableCredentialResponse, ListCredentialsRequest, ListCredentialsResponse,
+    OrderCredentialsRequest, OrderCredentialsResponse, PutCredentialRequest, PutCredentialResponse,
+    credentials_server::Credentials as Service,
+};
+use jiff::Timestamp;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, given, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Credentials`.
+#[derive(Debug)]
+pub struct Credentials(pub State);
+
+#[tonic::async_trait]
+impl Service for Credentials {
+    async fn list_credentials(
+        &self,
+        request: Request<ListCredentialsRequest>,
+    ) -> Result<Response<ListCredentialsResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let cards = self.0.directory.credentials(caller.tenant).await.map_err(Error::from)?;
+
+        let now = Timestamp::now();
+        let credentials = cards.into_iter().map(|card| credential_of(card, now)).collect();
+        Ok(Response::new(ListCredentialsResponse { credentials }))
+    }
+
+    async fn put_credential(
+        &self,
+        request: Request<PutCredentialRequest>,
+    ) -> Result<Response<PutCredentialResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let credential = given("credential", request.credential)?;
+        let new = NewCredential {
+            provider: credential.provider,
+            name: credential.name,
+            kind: CredentialKind::parse(&credential.kind).map_err(Error::from)?,
+            secret: request.secret.into(),
+            refresh: some(request.refresh).map(Into::into),
+            expires: credential.expires_at.map(moment).transpose()?,
+        };
+
+        let put = self.0.directory.put_credential(caller.tenant, actor(&caller), &new).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutCredentialResponse {}))
+    }
+
+    async fn delete_credential(
+        &self,
+        request: Request<DeleteCredentialRequest>,
+    ) -> Result<Response<DeleteCredentialResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let deleted =
+            directory.delete_credential(caller.tenant, by, &request.provider, &request.name).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteCredentialResponse {}))
+    }
+
+    async fn order_credentials(
+        &self,
+        request: Request<OrderCredentialsRequest>,
+    ) -> Result<Response<OrderCredentialsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+        let order = (request.names.as_slice(), request.strict);
+
+        let ordered =
+            directory.order_credentials(caller.tenant, by, &request.provider, order).await;
+
+        ordered.map_err(Error::from)?;
+        Ok(Response::new(OrderCredentialsResponse {}))
+    }
+
+    async fn enable_credential(
+        &self,
+        request: Request<EnableCredentialRequest>,
+    ) -> Result<Response<EnableCredentialResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let enabled =
+            directory.enable_credential(caller.tenant, by, &request.provider, &request.name).await;
+
+        enabled.map_err(Error::from)?;
+        Ok(Response::new(EnableCredentialResponse {}))
+    }
+}
+
+fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
+    let stats = &card.stats;
+    let until = |at: Option<i64>| {
+        at.and_then(|at| Timestamp::from_millisecond(at).ok()).filter(|until| now < *until)
+    };
+    let (state, until) = match (until(stats.disabled_until), until(stats.cooldown_until)) {
+        _ if card.expires.is_some_and(|end| end <= now) => ("expired", None),
+        (Some(until), _) => ("disabled", Some(until)),
+        (None, Some(until)) => ("cooling", Some(until)),
+        (None, None) => ("ready", None),
+    };
+    let failures = stats.failure_counts.iter();
+    pb::Credential {
+        failures: failures.map(|(why, count)| format!("{}={count}", why.as_str())).collect(),
+        provider: card.provider,
+        name: card.name,
+        kind: card.kind.as_str().to_owned(),
+        expires_at: card.expires.map(timestamp),
+        state: state.to_owned(),
+        until: until.map(timestamp),
+        place: u32::try_from(card.place).unwrap_or_default(),
+        strict: card.strict,
+    }
+}
+
+fn moment(at: prost_types::Timestamp) -> Result<Timestamp, Error> {
+    Timestamp::new(at.seconds, at.nanos)
+        .map_err(|_| refuse("`expires_at` is no moment: write seconds since 1970".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_llm::{Reason, credentials::Stats};
+
+    use super::*;
+
+    fn card(stats: Stats, expires: Option<Timestamp>) -> CredentialCard {
+        CredentialCard {
+            provider: "openai".into(),
+            name: "work".into(),
+            kind: CredentialKind::Token,
+            expires,
+            stats,
+            place: 2,
+            strict: true,
+        }
+    }
+
+    #[test]
+    fn a_key_is_ready_cooling_disabled_or_expired() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let failed = |reason| Stats::default().after_failure(reason, 1_000_000);
+        let shown = |stats, expires| credential_of(card(stats, expires), now);
+
+        let ready = shown(Stats::default(), None);
+        let cooling = shown(failed(Reason::Auth), None);
+        let disabled = shown(failed(Reason::Billing), None);
+
+        assert_eq!((ready.state.as_str(), ready.place, ready.strict), ("ready", 2, true));
+        assert_eq!((cooling.state.as_str(), cooling.until.unwrap().seconds), ("cooling", 1_060));
+        assert_eq!(cooling.failures, ["auth=1"]);
+        assert_eq!(
+            (disabled.state.as_str(), disabled.until.unwrap().seconds),
+            ("disabled", 19_000)
+        );
+        assert_eq!(shown(failed(Reason::Auth), Some(now)).state, "expired");
+    }
+}

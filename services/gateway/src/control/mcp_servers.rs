@@ -1,0 +1,133 @@
+//! `McpServers`: others' tools for agents.
+
+use std::time::Duration;
+
+use holdfast_bus::McpProbe;
+use holdfast_directory::{McpServer, McpTransport, NewMcpServer};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteMcpServerRequest, DeleteMcpServerResponse, ListMcpServersRequest,
+    ListMcpServersResponse, ProbeMcpServerRequest, ProbeMcpServerResponse, PutMcpServerRequest,
+    PutMcpServerResponse, mcp_servers_server::McpServers as Service,
+};
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, given};
+use crate::{Error, auth::require};
+
+/// How long a runner may take to look at a server.
+const PROBE: Duration = Duration::from_secs(30);
+
+/// Answers `holdfast.gateway.v1.McpServers`.
+#[derive(Debug)]
+pub struct McpServers(pub State);
+
+#[tonic::async_trait]
+impl Service for McpServers {
+    async fn list_mcp_servers(
+        &self,
+        request: Request<ListMcpServersRequest>,
+    ) -> Result<Response<ListMcpServersResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let servers = self.0.directory.mcp_servers(caller.tenant).await.map_err(Error::from)?;
+
+        let servers = servers.into_iter().map(server_of).collect();
+        Ok(Response::new(ListMcpServersResponse { servers }))
+    }
+
+    async fn put_mcp_server(
+        &self,
+        request: Request<PutMcpServerRequest>,
+    ) -> Result<Response<PutMcpServerResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let new = new_of(request)?;
+
+        let put = self.0.directory.put_mcp_server(caller.tenant, actor(&caller), new).await;
+
+        let server = Some(server_of(put.map_err(Error::from)?));
+        Ok(Response::new(PutMcpServerResponse { server }))
+    }
+
+    async fn delete_mcp_server(
+        &self,
+        request: Request<DeleteMcpServerRequest>,
+    ) -> Result<Response<DeleteMcpServerResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let by = actor(&caller);
+        let deleted = self.0.directory.delete_mcp_server(caller.tenant, by, &request.name).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteMcpServerResponse {}))
+    }
+
+    async fn probe_mcp_server(
+        &self,
+        request: Request<ProbeMcpServerRequest>,
+    ) -> Result<Response<ProbeMcpServerResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let server = self.0.directory.mcp_server(caller.tenant, &request.name).await;
+        let server = server.map_err(Error::from)?.name;
+
+        let probe = McpProbe { tenant: caller.tenant, server };
+        let probed = self.0.bus.probe_mcp(&probe, PROBE).await.map_err(Error::NoRunner)?;
+
+        let tools = probed.tools.into_iter().map(|tool| pb::McpTool {
+            name: tool.name,
+            description: tool.description,
+            reads: tool.reads,
+        });
+        let (tools, error) = (tools.collect(), probed.error.unwrap_or_default());
+        Ok(Response::new(ProbeMcpServerResponse { tools, error }))
+    }
+}
+
+fn new_of(request: PutMcpServerRequest) -> Result<NewMcpServer, Error> {
+    let PutMcpServerRequest { server, secrets, keep_secrets } = request;
+    let server = given("server", server)?;
+    let transport = match server.transport.as_str() {
+        "http" => McpTransport::Http { url: server.url },
+        "stdio" => McpTransport::Stdio {
+            command: server.command,
+            args: server.args,
+            network: server.network,
+        },
+        other => {
+            return Err(Error::Unknown {
+                field: "transport",
+                given: other.chars().take(80).collect(),
+                wanted: "http or stdio",
+            });
+        }
+    };
+    let secrets = secrets.into_iter().map(|(name, value)| (name, value.into()));
+    Ok(NewMcpServer {
+        name: server.name,
+        transport,
+        secrets: (!keep_secrets).then(|| secrets.collect()),
+        agents: server.agents,
+        enabled: server.enabled,
+    })
+}
+
+fn server_of(server: McpServer) -> pb::McpServer {
+    let agents = server.agents.unwrap_or_default();
+    let shown = pb::McpServer {
+        name: server.name,
+        secret_names: server.secret_names,
+        agents: agents.iter().map(ToString::to_string).collect(),
+        enabled: server.enabled,
+        ..pb::McpServer::default()
+    };
+    match server.transport {
+        McpTransport::Http { url } => pb::McpServer { transport: "http".to_owned(), url, ..shown },
+        McpTransport::Stdio { command, args, network } => {
+            pb::McpServer { transport: "stdio".to_owned(), command, args, network, ..shown }
+        }
+    }
+}

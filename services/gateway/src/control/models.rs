@@ -1,0 +1,126 @@
+//! `Models`: what is known of models, and their other names.
+
+use holdfast_directory::KnownModel;
+use holdfast_grpc::Scope;
+use holdfast_llm::Card;
+use holdfast_proto::gateway::v1::{
+    self as pb, DeleteAliasRequest, DeleteAliasResponse, DeleteModelRequest, DeleteModelResponse,
+    ListModelsRequest, ListModelsResponse, PutAliasRequest, PutAliasResponse, PutModelRequest,
+    PutModelResponse, models_server::Models as Service,
+};
+use holdfast_types::{InvalidModelId, ModelId};
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, refuse};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Models`.
+#[derive(Debug)]
+pub struct Models(pub State);
+
+#[tonic::async_trait]
+impl Service for Models {
+    async fn list_models(
+        &self,
+        request: Request<ListModelsRequest>,
+    ) -> Result<Response<ListModelsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let known = self.0.directory.known_models(caller.tenant).await.map_err(Error::from)?;
+
+        let wanted = known.into_iter().filter(|model| model.is_own || !request.own);
+        Ok(Response::new(ListModelsResponse { models: wanted.map(model_of).collect() }))
+    }
+
+    async fn put_model(
+        &self,
+        request: Request<PutModelRequest>,
+    ) -> Result<Response<PutModelResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (model, card) = (id(&request.model)?, card(&request.card)?);
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let put = directory.put_model(caller.tenant, by, &model, &card).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutModelResponse {}))
+    }
+
+    async fn delete_model(
+        &self,
+        request: Request<DeleteModelRequest>,
+    ) -> Result<Response<DeleteModelResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let deleted = directory.delete_model(caller.tenant, by, &request.model).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteModelResponse {}))
+    }
+
+    async fn put_alias(
+        &self,
+        request: Request<PutAliasRequest>,
+    ) -> Result<Response<PutAliasResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let put = directory.put_alias(caller.tenant, by, &request.alias, &request.model).await;
+
+        let model = put.map_err(Error::from)?.to_string();
+        Ok(Response::new(PutAliasResponse { model }))
+    }
+
+    async fn delete_alias(
+        &self,
+        request: Request<DeleteAliasRequest>,
+    ) -> Result<Response<DeleteAliasResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+
+        let deleted = directory.delete_alias(caller.tenant, by, &request.alias).await;
+
+        deleted.map_err(Error::from)?;
+        Ok(Response::new(DeleteAliasResponse {}))
+    }
+}
+
+fn model_of(known: KnownModel) -> pb::KnownModel {
+    pb::KnownModel {
+        model: known.model.to_string(),
+        // A card always makes JSON.
+        card: serde_json::to_string(&known.card).unwrap_or_default(),
+        aliases: known.aliases,
+        is_own: known.is_own,
+    }
+}
+
+fn id(model: &str) -> Result<ModelId, Error> {
+    model.parse().map_err(|error: InvalidModelId| refuse(error.to_string()))
+}
+
+fn card(text: &str) -> Result<Card, Error> {
+    let text = if text.is_empty() { "{}" } else { text };
+    serde_json::from_str(text).map_err(|error| {
+        refuse(format!("`card` cannot be read ({error}): docs/models.md has its fields"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_card_does_not_say_is_as_for_a_model_that_nobody_knows() {
+        assert_eq!(card("").unwrap(), Card::default());
+        assert_eq!(card(r#"{"context": 8192}"#).unwrap().context, 8_192);
+        let error = card(r#"{"contxt": 1}"#).unwrap_err().to_string();
+        assert!(error.contains("docs/models.md"), "{error}");
+    }
+}

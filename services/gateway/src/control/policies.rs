@@ -1,0 +1,134 @@
+//! `Policies`: which tools may be used, as it is written, and as it comes out.
+
+mod explain;
+
+use std::sync::Arc;
+
+use holdfast_agent::policy::{Catalog, Compiled, Defaults, Settings, Tool};
+use holdfast_directory::StoredPolicy;
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, CheckPolicyRequest, CheckPolicyResponse, ExplainToolsRequest, ExplainToolsResponse,
+    GetPolicyRequest, GetPolicyResponse, PutPolicyRequest, PutPolicyResponse,
+    policies_server::Policies as Service,
+};
+use holdfast_types::{AgentId, TenantId};
+use serde::Deserialize as _;
+use serde_json::Value;
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Policies`.
+#[derive(Debug)]
+pub struct Policies(pub State);
+
+impl Policies {
+    /// The agent that is named; `None` is the tenant itself.
+    async fn named(&self, tenant: TenantId, agent: &str) -> Result<Option<AgentId>, Error> {
+        match agent {
+            "" => Ok(None),
+            agent => Ok(Some(self.0.directory.agent(tenant, agent).await?.id)),
+        }
+    }
+
+    /// The tools that runners have, for policies.
+    async fn catalog(&self) -> Result<Arc<Catalog>, Error> {
+        let tools = self.0.directory.known_tools().await?;
+        let (catalog, _) = Catalog::new(tools.iter().map(|tool| Tool::native(&tool.name)));
+        Ok(Arc::new(catalog))
+    }
+
+    /// What in a policy works, and was probably meant otherwise.
+    async fn check(&self, of: Option<AgentId>, settings: &Settings) -> Result<Vec<String>, Error> {
+        let nothing = Settings::default();
+        let (tenant, agent) = match of {
+            None => (settings, &nothing),
+            Some(_) => (&nothing, settings),
+        };
+        let compiled = Compiled::new(self.catalog().await?, &Defaults::default(), tenant, agent);
+        let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
+        Ok(compiled.warnings().iter().map(ToString::to_string).collect())
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Policies {
+    async fn get_policy(
+        &self,
+        request: Request<GetPolicyRequest>,
+    ) -> Result<Response<GetPolicyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.named(caller.tenant, &request.agent).await?;
+
+        let stored = self.0.directory.policy(caller.tenant, agent).await.map_err(Error::from)?;
+
+        Ok(Response::new(GetPolicyResponse { policy: Some(policy_of(&stored)) }))
+    }
+
+    async fn put_policy(
+        &self,
+        request: Request<PutPolicyRequest>,
+    ) -> Result<Response<PutPolicyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (document, settings) = read(&request.document)?;
+        let agent = self.named(caller.tenant, &request.agent).await?;
+        let warnings = self.check(agent, &settings).await?;
+
+        let (directory, by, based_on) = (&self.0.directory, actor(&caller), request.base_version);
+        let stored = directory.put_policy(caller.tenant, by, agent, based_on, &document).await;
+
+        let policy = Some(policy_of(&stored.map_err(Error::from)?));
+        Ok(Response::new(PutPolicyResponse { policy, warnings }))
+    }
+
+    async fn check_policy(
+        &self,
+        request: Request<CheckPolicyRequest>,
+    ) -> Result<Response<CheckPolicyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let (_, settings) = read(&request.document)?;
+        let agent = self.named(caller.tenant, &request.agent).await?;
+
+        let warnings = self.check(agent, &settings).await?;
+
+        Ok(Response::new(CheckPolicyResponse { warnings }))
+    }
+
+    async fn explain_tools(
+        &self,
+        request: Request<ExplainToolsRequest>,
+    ) -> Result<Response<ExplainToolsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        Ok(Response::new(explain::tools(self, caller.tenant, request).await?))
+    }
+}
+
+/// A document, as JSON and as settings.
+fn read(document: &str) -> Result<(Value, Settings), Error> {
+    let document = some(document.to_owned()).ok_or(Error::Missing("document"))?;
+    let settings = Settings::parse(&document).map_err(|error| refuse(error.to_string()))?;
+    let value = serde_json::from_str(&document).map_err(|error| refuse(error.to_string()))?;
+    Ok((value, settings))
+}
+
+/// What is stored, as settings.
+fn settings(stored: &StoredPolicy) -> Result<Settings, Error> {
+    Settings::deserialize(&stored.document).map_err(|error| {
+        holdfast_directory::Error::Corrupt { what: "tool policy", source: error.into() }.into()
+    })
+}
+
+fn policy_of(stored: &StoredPolicy) -> pb::Policy {
+    pb::Policy {
+        document: stored.document.to_string(),
+        version: stored.version,
+        updated_at: stored.updated_at.map(timestamp),
+    }
+}

@@ -1,0 +1,232 @@
+//! What a turn would be offered, and why: the runner's question, with the runner's own answer.
+//!
+//! The facts are those that a runner puts together for a turn (its `standing.rs`). Of a session
+//! they are its last turn's: the same people, the same place, the same lists of its messages.
+
+use std::collections::HashMap;
+
+use holdfast_agent::{
+    bootstrap::Audience,
+    policy::{self, Compiled, Defaults, LocalTime, Subject, Who},
+};
+use holdfast_directory::Agent;
+use holdfast_proto::gateway::v1::{self as pb, ExplainToolsRequest, ExplainToolsResponse};
+use holdfast_types::{
+    Author, Entry, Fault as _, Kind, ModelId, SessionId, SessionKey, SessionKind, Target, TenantId,
+};
+use jiff::{Timestamp, tz::TimeZone};
+
+use super::{Policies, settings};
+use crate::{
+    Error,
+    control::{parse_word, refuse, some, word_of},
+    ingest::of_key,
+};
+
+const KINDS: &str = "main, dm, group, topic, subagent, cron, heartbeat, work, api or global";
+
+/// How much of a session is looked at for its last turn.
+const MOST_ENTRIES: i64 = 200;
+
+/// What is known of a session.
+#[derive(Debug, Default)]
+struct Known {
+    kind: Option<SessionKind>,
+    place: Option<Target>,
+    model: Option<String>,
+    /// Who spoke in its last turn, and in all that was looked at.
+    now: Vec<Author>,
+    always: Vec<Author>,
+    /// The lists of the last turn's messages.
+    messages: Vec<Vec<String>>,
+}
+
+/// Answers `ExplainTools`.
+pub(super) async fn tools(
+    of: &Policies,
+    tenant: TenantId,
+    request: ExplainToolsRequest,
+) -> Result<ExplainToolsResponse, Error> {
+    let (agent, known) = find(of, tenant, &request).await?;
+    let stored = of.0.directory.policies(tenant, agent.id).await?;
+    let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
+    let compiled = Compiled::new(of.catalog().await?, &Defaults::default(), &tenants, &own);
+    let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
+    let (agent_name, time_zone) = (agent.name.to_string(), agent.settings.time_zone.clone());
+
+    let kind = match some(request.kind) {
+        Some(kind) => parse_word("kind", &kind, KINDS)?,
+        None => known.kind.unwrap_or(SessionKind::Main),
+    };
+    let (who, always) = match some(request.user) {
+        Some(user) => {
+            let author = author(of, tenant, user, request.roles).await?;
+            (compiled.who([&author]), compiled.who([&author]))
+        }
+        None => (compiled.who(&known.now), compiled.who(&known.always)),
+    };
+    let is_owner = match who.roles.is_empty() {
+        true => policy::audience(kind, agent.settings.dm_scope, &who, &always) == Audience::Owner,
+        false => who.is_owner(),
+    };
+    let (channel, chat) = match known.place {
+        Some(place) => (Some(place.channel), Some(place.chat)),
+        None => (None, None),
+    };
+    let Who { user, roles } = who;
+    let subject = Subject {
+        is_owner,
+        roles,
+        user,
+        channel: some(request.channel).or(channel),
+        chat: some(request.chat).or(chat),
+        tools: agent.settings.tools.clone(),
+        model: model(of, tenant, agent, some(request.model).or(known.model)).await?,
+        messages: known.messages,
+        now: local_time(&time_zone),
+        ..Subject::new(kind)
+    };
+    let summaries = of.0.directory.known_tools().await?;
+    let summaries: HashMap<String, String> =
+        summaries.into_iter().map(|tool| (tool.name, tool.summary)).collect();
+    let decisions = compiled.view(&subject).explain_all();
+    let line = |explanation: policy::Explanation| {
+        let summary = summaries.get(&explanation.tool).cloned().unwrap_or_default();
+        pb::ToolDecision {
+            line: explanation.to_string(),
+            tool: explanation.tool,
+            summary,
+            decision: explanation.decision,
+            layer: explanation.layer.unwrap_or_default(),
+            number: explanation.number.map_or(0, u32::from),
+            entry: explanation.entry.unwrap_or_default(),
+            list: explanation.list.unwrap_or_default(),
+            reason: explanation.reason,
+        }
+    };
+    Ok(ExplainToolsResponse {
+        decisions: decisions.into_iter().map(line).collect(),
+        agent: agent_name,
+        kind: word_of(&subject.kind),
+        channel: subject.channel.unwrap_or_default(),
+        chat: subject.chat.unwrap_or_default(),
+        model: subject.model.map(|model| model.to_string()).unwrap_or_default(),
+        user: subject.user.unwrap_or_default(),
+        roles: with_owner(subject.roles, is_owner),
+    })
+}
+
+/// The agent that is meant, and what is known of the session.
+async fn find(
+    of: &Policies,
+    tenant: TenantId,
+    request: &ExplainToolsRequest,
+) -> Result<(Agent, Known), Error> {
+    let directory = &of.0.directory;
+    let named = match request.agent.as_str() {
+        "" => None,
+        agent => Some(directory.agent(tenant, agent).await?),
+    };
+    if request.session.is_empty() {
+        let agent = match named {
+            Some(agent) => agent,
+            None => directory.default_agent(tenant).await?,
+        };
+        return Ok((agent, Known::default()));
+    }
+    let session = session(of, tenant, &request.session).await?;
+    let view = of.0.sessions.session(tenant, session).await?;
+    let agent = match named {
+        Some(named) if named.id == view.agent => named,
+        Some(named) => {
+            let owner = directory.agent_by_id(tenant, view.agent).await;
+            let owner = owner.map_or_else(|_| view.agent.to_string(), |of| of.name.to_string());
+            return Err(Error::OtherAgent { of: owner, named: named.name.to_string() });
+        }
+        // Of a deleted agent the default one takes the place, as in routing.
+        None => match directory.agent_by_id(tenant, view.agent).await {
+            Ok(agent) => agent,
+            Err(error) if error.kind() == Kind::NotFound => directory.default_agent(tenant).await?,
+            Err(error) => return Err(error.into()),
+        },
+    };
+    let history = of.0.sessions.history(tenant, session, MOST_ENTRIES, None).await?;
+    let last = history.last().map(|entry| entry.run);
+    let mut known = Known {
+        kind: view.key.parse().ok().map(|key: SessionKey| key.kind()),
+        place: view.last_target,
+        model: of.0.sessions.settings(tenant, session).await?.model,
+        ..Known::default()
+    };
+    for entry in history {
+        let Entry::Heard { body, .. } = entry.entry else { continue };
+        if Some(entry.run) == last {
+            known.messages.extend(body.tools);
+            known.now.extend(body.author.clone().filter(|_| !body.silent));
+        }
+        known.always.extend(body.author.filter(|_| !body.silent));
+    }
+    Ok((agent, known))
+}
+
+async fn session(of: &Policies, tenant: TenantId, named: &str) -> Result<SessionId, Error> {
+    if named.starts_with("ses_") {
+        return Ok(named.parse()?);
+    }
+    let key: SessionKey = named.parse()?;
+    let missing = || holdfast_session::Error::NotFound {
+        what: "session",
+        name: named.chars().take(80).collect(),
+    };
+    Ok(of.0.sessions.find(tenant, &key).await?.ok_or_else(missing)?)
+}
+
+/// Somebody by their id; what a key may is looked up.
+async fn author(
+    of: &Policies,
+    tenant: TenantId,
+    user: String,
+    roles: Vec<String>,
+) -> Result<Author, Error> {
+    let Some(key) = user.strip_prefix("api:") else {
+        return Ok(Author { id: user, roles });
+    };
+    let id = key.parse()?;
+    let keys = of.0.directory.keys(tenant).await?;
+    let missing = || holdfast_directory::Error::NotFound { what: "key", name: key.to_owned() };
+    let found = keys.into_iter().find(|known| known.id == id).ok_or_else(missing)?;
+    let mut author = of_key(id, found.scopes.iter().any(|scope| scope == "admin"));
+    author.roles.extend(roles);
+    Ok(author)
+}
+
+/// The model that thinks; `None` if none can.
+async fn model(
+    of: &Policies,
+    tenant: TenantId,
+    agent: Agent,
+    instead: Option<String>,
+) -> Result<Option<ModelId>, Error> {
+    if let Some(model) = instead {
+        let wrong = |error: holdfast_types::InvalidModelId| refuse(error.to_string());
+        return Ok(Some(model.parse().map_err(wrong)?));
+    }
+    match of.0.directory.model(tenant, &agent).await {
+        Ok(choice) => Ok(Some(choice.model)),
+        Err(error) if error.kind().is_transient() => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+fn local_time(zone: &str) -> Option<LocalTime> {
+    let zone = TimeZone::get(zone).unwrap_or(TimeZone::UTC);
+    let there = Timestamp::now().to_zoned(zone);
+    LocalTime::of(there.weekday().to_monday_zero_offset(), there.hour(), there.minute())
+}
+
+fn with_owner(mut roles: Vec<String>, is_owner: bool) -> Vec<String> {
+    if is_owner && !roles.iter().any(|role| role == "owner") {
+        roles.push("owner".to_owned());
+    }
+    roles
+}

@@ -1,0 +1,66 @@
+//! Who is behind a message, as far as a door can vouch for it.
+//!
+//! | door | id | roles |
+//! |---|---|---|
+//! | an API key | `api:key_…` | `member`; with the scope `admin` also `admin` and `owner` |
+//! | a channel | `telegram:12345` | `member`, if the account's allow-list names them |
+//! | the mesh itself | nobody | |
+//!
+//! What the tenant's policy says of them comes on top, where it is judged.
+
+use holdfast_grpc::{Caller, Scope};
+use holdfast_types::{Author, KeyId};
+
+/// What stands for a sender whom the platform does not name.
+const UNKNOWN: &str = "unknown";
+
+/// Whoever calls with a key; nobody, if it is a service of the mesh.
+pub fn of_caller(caller: &Caller) -> Option<Author> {
+    Some(of_key(caller.key?, caller.scopes.has(Scope::Admin)))
+}
+
+/// Whoever holds a key.
+pub fn of_key(key: KeyId, is_admin: bool) -> Author {
+    let roles: &[&str] = if is_admin { &["admin", "member", "owner"] } else { &["member"] };
+    author(format!("api:{key}"), roles)
+}
+
+/// Whoever wrote on a channel.
+pub fn of_sender(channel: &str, sender: Option<&str>, is_listed: bool) -> Author {
+    let id = format!("{channel}:{}", sender.unwrap_or(UNKNOWN));
+    author(id, if is_listed && sender.is_some() { &["member"] } else { &[] })
+}
+
+fn author(id: String, roles: &[&str]) -> Author {
+    Author { id, roles: roles.iter().map(|&role| role.to_owned()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_grpc::Scopes;
+    use holdfast_types::TenantId;
+
+    use super::*;
+
+    #[test]
+    fn a_door_vouches_for_what_it_has_verified() {
+        let key = KeyId::generate();
+        let caller = |key, scopes| {
+            let name = String::new();
+            of_caller(&Caller { tenant: TenantId::generate(), key, scopes, name })
+        };
+        let chat = Scopes::NONE.with(Scope::Chat);
+
+        let roles = |author: Option<Author>| author.unwrap().roles.join(" ");
+        assert_eq!(roles(caller(Some(key), chat)), "member");
+        assert_eq!(roles(caller(Some(key), chat.with(Scope::Admin))), "admin member owner");
+        assert_eq!(caller(None, Scopes::NONE.with(Scope::Service)), None);
+        assert_eq!(caller(Some(key), chat).unwrap().id, format!("api:{key}"));
+        assert_eq!(
+            of_sender("telegram", Some("7"), true),
+            author("telegram:7".into(), &["member"])
+        );
+        assert_eq!(of_sender("telegram", Some("7"), false), author("telegram:7".into(), &[]));
+        assert_eq!(of_sender("slack", None, true), author("slack:unknown".into(), &[]));
+    }
+}

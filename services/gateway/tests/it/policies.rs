@@ -1,0 +1,162 @@
+//! Tool policies by gRPC: read, checked, replaced on what was read, and explained.
+
+use holdfast_directory::KnownTool;
+use holdfast_proto::gateway::v1::{self as pb, policies_client::PoliciesClient};
+use tonic::{Code, Status, transport::Channel};
+
+use crate::world::{Tenant, World, message};
+
+async fn policies(world: &World) -> PoliciesClient<Channel> {
+    PoliciesClient::new(world.channel().await.unwrap())
+}
+
+async fn put(
+    world: &World,
+    of: &Tenant,
+    agent: &str,
+    document: &str,
+    base_version: Option<i64>,
+) -> Result<pb::PutPolicyResponse, Status> {
+    let (agent, document) = (agent.to_owned(), document.to_owned());
+    let request = of.request(pb::PutPolicyRequest { agent, document, base_version });
+    Ok(policies(world).await.put_policy(request).await?.into_inner())
+}
+
+async fn explain(
+    world: &World,
+    of: &Tenant,
+    request: pb::ExplainToolsRequest,
+) -> pb::ExplainToolsResponse {
+    let request = of.request(request);
+    policies(world).await.explain_tools(request).await.unwrap().into_inner()
+}
+
+fn line<'a>(explained: &'a pb::ExplainToolsResponse, tool: &str) -> &'a str {
+    let found = explained.decisions.iter().find(|decision| decision.tool == tool);
+    found.map_or("", |decision| &decision.line)
+}
+
+async fn announce(world: &World, names: &[&str]) {
+    let tool = |name: &&str| KnownTool { name: (*name).to_owned(), summary: format!("{name}s") };
+    let tools: Vec<KnownTool> = names.iter().map(tool).collect();
+    world.directory.announce_tools(&tools).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_policy_is_read_checked_and_replaced_only_on_what_was_read() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "exec"]).await;
+    let get = pb::GetPolicyRequest { agent: String::new() };
+    let mut client = policies(&world).await;
+
+    let empty = client.get_policy(world.anna.request(get.clone())).await.unwrap().into_inner();
+    let check = pb::CheckPolicyRequest {
+        document: r#"{"deny":["nonsense"]}"#.into(),
+        ..Default::default()
+    };
+    let checked = client.check_policy(world.anna.request(check)).await.unwrap().into_inner();
+    let first =
+        put(&world, &world.anna, "", r#"{"deny":["exec","nonsense"]}"#, Some(0)).await.unwrap();
+    let stale = put(&world, &world.anna, "", "{}", Some(0)).await.unwrap_err();
+    let unknown = put(&world, &world.anna, "", r#"{"denies":["exec"]}"#, None).await.unwrap_err();
+    let wrong = put(&world, &world.anna, "", r#"{"owners":["7"]}"#, None).await.unwrap_err();
+    let now = client.get_policy(world.anna.request(get.clone())).await.unwrap().into_inner();
+    let bens = client.get_policy(world.ben.request(get)).await.unwrap().into_inner();
+
+    let empty = empty.policy.unwrap();
+    assert_eq!((empty.document.as_str(), empty.version), ("{}", 0));
+    let warned = "`nonsense` in `tools.deny` covers no tool";
+    assert_eq!(
+        (checked.warnings.as_slice(), first.warnings.as_slice()),
+        ([warned.to_owned()].as_slice(), [warned.to_owned()].as_slice())
+    );
+    assert!(matches!(stale.code(), Code::Aborted | Code::FailedPrecondition), "{stale:?}");
+    assert!(stale.message().contains("read it again"), "{stale:?}");
+    assert_eq!(unknown.code(), Code::InvalidArgument);
+    assert!(unknown.message().contains("denies"), "{unknown:?}");
+    assert!(wrong.message().contains("telegram:12345"), "{wrong:?}");
+    let now = now.policy.unwrap();
+    assert_eq!((now.document.as_str(), now.version), (r#"{"deny":["exec","nonsense"]}"#, 1));
+    assert_eq!(bens.policy.unwrap().version, 0);
+}
+
+#[tokio::test]
+async fn only_an_admin_writes_a_policy() {
+    let world = World::start().await.unwrap();
+    let key = world.key(&world.anna, &["chat", "read"], None).await.unwrap();
+    let who = world.anna.by(&key);
+
+    let refused = put(&world, &who, "", "{}", None).await.unwrap_err();
+
+    assert_eq!(refused.code(), Code::PermissionDenied);
+    let explained = explain(&world, &who, pb::ExplainToolsRequest::default()).await;
+    assert_eq!(explained.agent, "main");
+}
+
+#[tokio::test]
+async fn every_tool_is_explained_for_whoever_is_asked_about() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "exec", "cron", "agents_list", "image"]).await;
+    let document = r#"{"deny":["group:automation"],"owners":["telegram:7"],
+        "roles":{"vip":["telegram:8"]},
+        "visibility":[{"tools":["agents_list"],"roles":["owner","vip"]}]}"#;
+    put(&world, &world.anna, "", document, None).await.unwrap();
+    put(&world, &world.anna, "main", r#"{"deny":["image"]}"#, None).await.unwrap();
+    let ask = |user: &str, kind: &str| pb::ExplainToolsRequest {
+        user: user.into(),
+        kind: kind.into(),
+        ..Default::default()
+    };
+
+    let main = explain(&world, &world.anna, ask("", "")).await;
+    let group = explain(&world, &world.anna, ask("telegram:9", "group")).await;
+    let vip = explain(&world, &world.anna, ask("telegram:8", "dm")).await;
+    let bens = explain(&world, &world.ben, ask("", "")).await;
+
+    assert_eq!(main.roles, ["owner"]);
+    assert_eq!(line(&main, "agents_list"), "agents_list: allow: no layer removes it");
+    assert_eq!(
+        line(&main, "cron"),
+        "cron: deny by layer 3 (global): denied by `group:automation` in tools.deny"
+    );
+    assert_eq!(
+        line(&main, "image"),
+        "image: deny by layer 5 (agent): denied by `image` in agent.tools.deny"
+    );
+    assert_eq!(group.roles, ["guest"]);
+    assert!(line(&group, "exec").starts_with("exec: deny by layer 7 (chat)"), "{group:?}");
+    assert!(
+        line(&group, "agents_list").starts_with("agents_list: deny by visibility"),
+        "{group:?}"
+    );
+    assert!(line(&vip, "agents_list").starts_with("agents_list: allow"), "{vip:?}");
+    assert_eq!(main.decisions[0].summary, "agents_lists");
+    // Of another tenant nothing is told, and nothing is taken.
+    assert!(bens.decisions.iter().all(|decision| decision.decision != "deny"), "{bens:?}");
+}
+
+#[tokio::test]
+async fn a_session_is_explained_for_the_people_of_its_last_turn() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "agents_list"]).await;
+    let document = r#"{"visibility":[{"tools":["agents_list"],"roles":["admin"]}]}"#;
+    put(&world, &world.anna, "", document, None).await.unwrap();
+    let chat = world.key(&world.anna, &["chat"], None).await.unwrap();
+    let mut explained = Vec::new();
+    for (who, session) in [(&world.anna, "of-admin"), (&world.anna.by(&chat), "of-member")] {
+        let sent = pb::SendRequest { session: session.into(), ..message("hi") };
+        let sent = world.send(who, sent).await.unwrap();
+        world.follow(who, &sent.message_id).await.unwrap();
+        let request = pb::ExplainToolsRequest { session: sent.session_id, ..Default::default() };
+        explained.push(explain(&world, &world.anna, request).await);
+    }
+
+    let [admin, member] = explained.as_slice() else { panic!("{explained:?}") };
+    assert_eq!(
+        (admin.kind.as_str(), admin.roles.join(" ").as_str()),
+        ("api", "admin member owner")
+    );
+    assert!(line(admin, "agents_list").starts_with("agents_list: allow"), "{admin:?}");
+    assert_eq!(member.roles, ["member"]);
+    assert!(line(member, "agents_list").contains("visibility"), "{member:?}");
+}
