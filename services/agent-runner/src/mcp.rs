@@ -74,13 +74,16 @@ type Which = (TenantId, AgentId, String);
 
 type Servers = Arc<Vec<OpenMcpServer>>;
 
+/// An agent's tools, and the states of what they were made from.
+type Made = (Vec<Stamp>, Arc<Toolbox>);
+
 /// The MCP servers of all tenants, as they are used here.
 pub(crate) struct Mcp {
     directory: Directory,
     ways: Arc<Ways>,
     servers: Mutex<HashMap<TenantId, (Instant, Servers)>>,
     links: Mutex<HashMap<Which, Arc<Link>>>,
-    toolboxes: Mutex<HashMap<(TenantId, AgentId), (Vec<Stamp>, Arc<Toolbox>)>>,
+    toolboxes: Mutex<HashMap<(TenantId, AgentId), Made>>,
 }
 
 /// Whether what a server offers is to be found out first.

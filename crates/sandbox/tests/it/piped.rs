@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 async fn nothing_of_what_is_said_is_lost_however_much_it_is() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         // More than is kept of a command's output.
-        let script = "while read n; do head -c $n /dev/zero | tr '\\0' x; echo; done; echo end >&2; exit 3";
+        let script =
+            "while read n; do head -c $n /dev/zero | tr '\\0' x; echo; done; echo end >&2; exit 3";
         let piped = world.sandbox.spawn_piped(world.command(script)).await?;
         let (mut stdin, mut stdout) = (piped.stdin, BufReader::new(piped.stdout));
 

@@ -60,6 +60,7 @@ const PIP: Package = Package {
 
 impl Package {
     /// Where it is; `None`, and a word to whoever reads along, if it cannot be had.
+    #[expect(clippy::print_stdout, reason = "a test that is passed over has to say so")]
     async fn get(&self, test: &str) -> Option<PathBuf> {
         match self.install().await {
             Ok(path) => Some(path),
