@@ -71,10 +71,9 @@ impl Tool {
 
 /// The names by which models call the tools of some servers: `mcp_<server>_<tool>`.
 ///
-/// In letters, digits and `_`, 64 at most. Each is one tool's: of two that would share one, and of one that is
-/// too long, the name ends with a part of its digest.
-///
-/// Given (server, tool) in any order; answers by name.
+/// They are of lower-case letters, digits and `_`, 64 at most. Each is one tool's: of two that would
+/// share one, and of one that is too long, the name ends with a part of its digest. Given
+/// (server, tool) in any order; answers by name.
 #[must_use]
 pub fn names<'a>(
     tools: impl IntoIterator<Item = (&'a str, &'a str)>,
