@@ -4,6 +4,7 @@
 //! The journal names files and holds none; their bytes are the agent's own, in its tree.
 
 use holdfast_agent::Picture;
+use holdfast_directory::channel;
 use holdfast_session::NewDelivery;
 use holdfast_tools::{Output, Part, Speech, Spoken, ToolError, spoken};
 use holdfast_types::{Act, Entry, Fault as _, Image, ImageData, Kind, Media, StoredFile, Target};
@@ -53,7 +54,7 @@ impl Turn<'_> {
             return Ok(());
         }
         let mut aloud = Aloud { text, files: Vec::new() };
-        let may = self.allowed(brief).allows("tts");
+        let may = self.allowed(brief).allows("tts") && self.takes_files().await?;
         for (at, speech) in said.into_iter().enumerate() {
             let file = match may && at < MOST_SPOKEN {
                 true => self.speak(brief, &speech).await?,
@@ -88,6 +89,20 @@ impl Turn<'_> {
             Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the conversation is held on a channel that files can be sent on.
+    async fn takes_files(&self) -> Result<bool, Error> {
+        let Some(place) = self.target().or_else(|| self.last_target.clone()) else {
+            return Ok(false);
+        };
+        let tenant = self.hold.claim.tenant;
+        let accounts = self.worker.directory.accounts(tenant, Some(&place.channel)).await;
+        let accounts = accounts.map_err(Error::directory)?;
+        let account = accounts.iter().find(|account| account.id == place.account);
+        Ok(account.is_some_and(|account| {
+            channel::acts(&account.channel, &account.settings).contains(&"media")
+        }))
     }
 
     /// Has the person told at once what is for them, with the call's result: once, since both are
@@ -130,8 +145,8 @@ impl Turn<'_> {
                 Part::Text(_) | Part::Json(_) => {}
             }
         }
-        if (!media.attached.is_empty() || !enclosed.is_empty()) && self.hold.desk().place.is_none()
-        {
+        let goes = !media.attached.is_empty() || !enclosed.is_empty();
+        if goes && !self.takes_files().await.map_err(|error| ToolError::Broken(error.into()))? {
             return Err(ToolError::Tell(
                 "this conversation is held on no channel that files could be sent on: name the \
                  file's path in your answer instead"

@@ -252,3 +252,33 @@ async fn files_that_a_message_carries_go_with_it_and_the_answer_is_not_said_agai
     assert_eq!(world.texts("select target->>'reply_to' from session.deliveries").await?, ["41"]);
     Ok(())
 }
+
+#[tokio::test]
+async fn a_program_that_understands_texts_only_is_sent_no_file() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let account = NewAccount {
+        channel: "webhook".to_owned(),
+        name: "program".to_owned(),
+        enabled: true,
+        settings: json!({}),
+        secrets: Some(json!({ "secret": "0123456789abcdef" })),
+    };
+    let account = world.directory.create_account(world.tenant, Actor::Operator, account).await?.id;
+    let _runner = world.runner().await?;
+    world.model.queue([
+        Reply::call("a", "write", r#"{"path":"may.csv","content":"1,2"}"#),
+        Reply::call("b", "send_file", r#"{"path":"may.csv"}"#),
+        Reply::call("c", "message", r#"{"text":"x","attachments":["may.csv"]}"#),
+        Reply::text("it is at may.csv"),
+    ]);
+
+    let there = Target { channel: "webhook".to_owned(), account, ..place("anna") };
+    let sent = say_at(&world, there).await?;
+    world.text(&sent).await?;
+
+    let said = returned(&world, &sent).await?;
+    assert!(said[1].starts_with("this conversation is held on no channel"), "{said:?}");
+    assert_eq!(said[2], "it may not be sent: `webhook` cannot do `media`; it can: send");
+    assert_eq!(deliveries(&world).await?, [("it is at may.csv".to_owned(), Value::Null)]);
+    Ok(())
+}

@@ -282,3 +282,26 @@ async fn models_are_the_tenants_agents() {
     assert_eq!(none.json::<Value>().await.unwrap()["error"]["code"], "model_not_found");
     assert_eq!(answer.await.unwrap().status(), 200);
 }
+
+#[tokio::test]
+async fn a_picture_in_a_message_is_kept_and_named_in_it() {
+    let world = World::start().await.unwrap();
+    // One dot.
+    let png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    let url = format!("data:image/png;base64,{png}");
+    let content =
+        json!([{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": url}}]);
+    let body = json!({"model": "holdfast", "user": "pictures",
+        "messages": [{"role": "user", "content": content}]});
+
+    let answer = world.post(&world.anna, "/v1/chat/completions").json(&body).send().await.unwrap();
+
+    assert_eq!(answer.status(), 200, "{}", answer.text().await.unwrap());
+    let filter = holdfast_session::SessionFilter { limit: 10, ..Default::default() };
+    let session = world.sessions.sessions(world.anna.id, filter).await.unwrap().remove(0).id;
+    let journal = world.sessions.history(world.anna.id, session, 10, None).await.unwrap();
+    let heard = serde_json::to_value(&journal[0].entry).unwrap();
+    let file = &heard["body"]["attachments"][0]["file"];
+    assert_eq!((&file["media_type"], &file["size"]), (&json!("image/png"), &json!(70)));
+    assert!(!heard.to_string().contains(&png[..20]), "the journal holds the picture");
+}
