@@ -4,8 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 6] =
-    ["messages", "sessions", "control", "files", "operations", "models"];
+const FILES: [&str; 6] = ["messages", "sessions", "control", "files", "operations", "models"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FILES.map(|name| format!("holdfast/gateway/v1/{name}.proto"));
