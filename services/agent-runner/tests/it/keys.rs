@@ -171,7 +171,7 @@ async fn another_model_answers_for_one_that_is_overloaded_and_the_run_says_which
     let world = World::start().await?;
     let spare = world.with_fallback().await?;
     world.model.answer(|_| Reply::status(503));
-    let _runner = world.runner().await?;
+    let runner = world.runner().await?;
 
     let sent = world.say("a", "hello").await?;
     assert_eq!(world.text(&sent).await?, "echo: hello");
@@ -181,6 +181,12 @@ async fn another_model_answers_for_one_that_is_overloaded_and_the_run_says_which
     let models = world.texts("select model from session.runs order by finished_at").await?;
     assert_eq!(models, ["spare:two", "spare:two"]);
     assert_eq!((asked, world.model.count(), spare.count()), (3, 3, 2), "it is left alone then");
+
+    // What is remembered of a model is in Redis alone: another runner reads it there.
+    runner.stop().await?;
+    let _other = world.runner().await?;
+    assert_eq!(world.ask("d", "hello").await?, "echo: hello");
+    assert_eq!((world.model.count(), spare.count()), (3, 3));
 
     // Nobody is left.
     spare.answer(|_| Reply::status(401));
