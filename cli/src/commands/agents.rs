@@ -31,7 +31,7 @@ pub enum Agents {
         #[arg(long, value_parser = template::NAMES)]
         template: Option<String>,
         #[command(flatten)]
-        changes: Changes,
+        changes: Box<Changes>,
     },
     /// Change an agent; what is not said stays
     Update {
