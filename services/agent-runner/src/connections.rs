@@ -84,15 +84,11 @@ pub(crate) fn narrowed(allowed: Allowed, usable: &[(String, ConnectionKind)]) ->
 /// Whether it is the owner who speaks, or the agent works by itself.
 fn is_owners(kind: SessionKind, audience: Audience) -> bool {
     match kind {
-        SessionKind::Main => audience == Audience::Owner,
+        SessionKind::Main | SessionKind::Dm => audience == Audience::Owner,
         SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work | SessionKind::Global => {
             true
         }
-        SessionKind::Dm
-        | SessionKind::Group
-        | SessionKind::Topic
-        | SessionKind::Subagent
-        | SessionKind::Api => false,
+        SessionKind::Group | SessionKind::Topic | SessionKind::Subagent | SessionKind::Api => false,
     }
 }
 
@@ -144,6 +140,7 @@ mod tests {
             (SessionKind::Main, others, "agent:main:main", "everyone"),
             (SessionKind::Cron, others, "agent:main:cron:a:b", "owner everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", "everyone telegram"),
+            (SessionKind::Dm, owner, "agent:main:dm:telegram:7", "owner everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone telegram"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:421", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:discord:42", "everyone"),

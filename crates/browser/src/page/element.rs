@@ -1,0 +1,286 @@
+//! What is done with one element of a page.
+//!
+//! An element is named by its ref in a snapshot. One that is pointed at must be what is hit there:
+//! a ref of a page that was left may still mean something, and something else may lie above.
+
+use serde_json::{Value, json};
+
+use super::{Page, Pointer, returned};
+use crate::{Error, keys::Key};
+
+impl Page {
+    /// The element that a ref names.
+    fn node(&self, named: &str) -> Result<i64, Error> {
+        let number = named.trim().strip_prefix('e').and_then(|number| number.parse().ok());
+        number.ok_or_else(|| {
+            let shown: String = named.chars().take(40).collect();
+            Error::Refused(format!("`{shown}` is no ref: take one of a snapshot, as `e12`"))
+        })
+    }
+
+    /// Runs a function with an element as `this`.
+    async fn on(&self, named: &str, function: &str, args: &[Value]) -> Result<Value, Error> {
+        let node = json!({ "backendNodeId": self.node(named)? });
+        let found = self.ask("DOM.resolveNode", node).await.map_err(|error| gone(named, error))?;
+        let args: Vec<Value> = args.iter().map(|value| json!({ "value": value })).collect();
+        let params = json!({
+            "objectId": found["object"]["objectId"],
+            "functionDeclaration": function,
+            "arguments": args,
+            "returnByValue": true,
+            "awaitPromise": true,
+            "userGesture": true,
+        });
+        returned(self.ask("Runtime.callFunctionOn", params).await?)
+    }
+
+    /// Where the middle of an element is, once it is in sight.
+    async fn middle(&self, named: &str) -> Result<(f64, f64), Error> {
+        let node = json!({ "backendNodeId": self.node(named)? });
+        let seen = self.ask("DOM.scrollIntoViewIfNeeded", node.clone()).await;
+        seen.map_err(|error| gone(named, error))?;
+        let quads = self.ask("DOM.getContentQuads", node).await;
+        let quads = quads.map_err(|error| gone(named, error))?;
+        let corners: Vec<f64> =
+            quads["quads"][0].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+        let [x1, y1, x2, y2, x3, y3, x4, y4] = corners[..] else {
+            return Err(Error::Refused(format!("`{named}` is not to be seen")));
+        };
+        Ok(((x1 + x2 + x3 + x4) / 4.0, (y1 + y2 + y3 + y4) / 4.0))
+    }
+
+    async fn pointer(
+        &self,
+        kind: &str,
+        (x, y): (f64, f64),
+        is_held: bool,
+        count: u32,
+    ) -> Result<(), Error> {
+        let button = if is_held || kind != "mouseMoved" { "left" } else { "none" };
+        let params = json!({
+            "type": kind, "x": x, "y": y, "button": button, "buttons": u8::from(is_held),
+            "clickCount": count,
+        });
+        self.ask("Input.dispatchMouseEvent", params).await.map(drop)
+    }
+
+    /// Where an element is that would get a click there itself: of a page that was left, or behind
+    /// another, something else would.
+    async fn target(&self, named: &str) -> Result<(f64, f64), Error> {
+        const IS_HIT: &str = "function(other) {
+            const label = this.closest('label');
+            return this.contains(other) || other.contains(this) ||
+                (label !== null && label.contains(other));
+        }";
+        let (x, y) = self.middle(named).await?;
+        let at = json!({ "x": whole(x), "y": whole(y), "includeUserAgentShadowDOM": false });
+        let hit = self.ask("DOM.getNodeForLocation", at).await;
+        let hit = hit.map_err(|error| gone(named, error))?;
+        let object = async |node: Value| {
+            let params = json!({ "backendNodeId": node });
+            let found = self.ask("DOM.resolveNode", params).await;
+            found.map(|mut found| found["object"]["objectId"].take())
+        };
+        let own = object(json!(self.node(named)?)).await.map_err(|error| gone(named, error))?;
+        let hit = object(hit["backendNodeId"].clone()).await.map_err(|error| gone(named, error))?;
+        let params = json!({
+            "objectId": own, "functionDeclaration": IS_HIT, "returnByValue": true,
+            "arguments": [{ "objectId": hit }],
+        });
+        let is_hit = self.ask("Runtime.callFunctionOn", params).await.and_then(returned);
+        match is_hit.map_err(|error| gone(named, error))? {
+            Value::Bool(true) => Ok((x, y)),
+            _ => Err(Error::Refused(format!(
+                "`{named}` is behind something else, which would get the click: take a new \
+                 snapshot, and close what lies above it"
+            ))),
+        }
+    }
+
+    /// Points at an element.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or not to be seen.
+    pub async fn point(&self, named: &str, pointer: Pointer) -> Result<(), Error> {
+        let at = self.target(named).await?;
+        self.pointer("mouseMoved", at, false, 0).await?;
+        let times = match pointer {
+            Pointer::Hover => 0,
+            Pointer::Click => 1,
+            Pointer::DoubleClick => 2,
+        };
+        for count in 1..=times {
+            self.pointer("mousePressed", at, true, count).await?;
+            self.pointer("mouseReleased", at, false, count).await?;
+        }
+        self.settle().await
+    }
+
+    /// Drags one element onto another.
+    ///
+    /// # Errors
+    ///
+    /// If one is not there, or not to be seen.
+    pub async fn drag(&self, named: &str, to: &str) -> Result<(), Error> {
+        let from = self.target(named).await?;
+        self.pointer("mouseMoved", from, false, 0).await?;
+        self.pointer("mousePressed", from, true, 1).await?;
+        let to = self.middle(to).await?;
+        let half = (f64::midpoint(from.0, to.0), f64::midpoint(from.1, to.1));
+        for at in [half, to] {
+            self.pointer("mouseMoved", at, true, 1).await?;
+        }
+        self.pointer("mouseReleased", to, false, 1).await?;
+        self.settle().await
+    }
+
+    /// Writes where the focus is, or into an element.
+    ///
+    /// # Errors
+    ///
+    /// If the element is not there.
+    pub async fn write(&self, named: Option<&str>, text: &str) -> Result<(), Error> {
+        if let Some(named) = named {
+            self.focus(named).await?;
+        }
+        self.ask("Input.insertText", json!({ "text": text })).await?;
+        self.settle().await
+    }
+
+    /// Presses a key, as `Enter` or `Control+a`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such key.
+    pub async fn press(&self, named: Option<&str>, key: &str) -> Result<(), Error> {
+        let Some(key) = Key::parse(key) else {
+            let shown: String = key.chars().take(40).collect();
+            return Err(Error::Refused(format!(
+                "`{shown}` is no key: write `Enter`, `Tab`, `ArrowDown`, a letter, or `Control+a`"
+            )));
+        };
+        if let Some(named) = named {
+            self.focus(named).await?;
+        }
+        for event in key.events() {
+            self.ask("Input.dispatchKeyEvent", event).await?;
+        }
+        self.settle().await
+    }
+
+    /// Replaces what a field holds.
+    ///
+    /// # Errors
+    ///
+    /// If the element is not there, or is no field.
+    pub async fn fill(&self, named: &str, text: &str) -> Result<(), Error> {
+        const FILL: &str = "function(text) {
+            if (this.isContentEditable) { this.focus(); this.textContent = text; }
+            else if ('value' in this && !this.readOnly && !this.disabled) {
+                this.focus();
+                const own = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(this), 'value');
+                own && own.set ? own.set.call(this, text) : this.value = text;
+            } else { throw new Error('it is no field that can be filled'); }
+            this.dispatchEvent(new InputEvent('input', {bubbles: true, data: text}));
+            this.dispatchEvent(new Event('change', {bubbles: true}));
+        }";
+        self.on(named, FILL, &[json!(text)]).await?;
+        self.settle().await
+    }
+
+    /// Chooses options of a list, by their values or their texts.
+    ///
+    /// # Errors
+    ///
+    /// If the element is not there, is no list, or has no such option.
+    pub async fn select(&self, named: &str, values: &[String]) -> Result<(), Error> {
+        const SELECT: &str = "function(wanted) {
+            const list = this.tagName === 'OPTION' ? this.closest('select') : this;
+            if (!list || list.tagName !== 'SELECT') throw new Error('it is no list to choose from');
+            const options = [...list.options];
+            const fits = (option, one) => option.value === one || option.text.trim() === one.trim();
+            for (const one of wanted) {
+                if (!options.some(option => fits(option, one))) {
+                    throw new Error('it has no option `' + one + '`; it has: ' +
+                        options.slice(0, 30).map(option => option.text.trim()).join(', '));
+                }
+            }
+            const chosen = list.multiple ? wanted : wanted.slice(0, 1);
+            options.forEach(option => {
+                option.selected = chosen.some(one => fits(option, one));
+            });
+            list.dispatchEvent(new Event('input', {bubbles: true}));
+            list.dispatchEvent(new Event('change', {bubbles: true}));
+        }";
+        self.on(named, SELECT, &[json!(values)]).await?;
+        self.settle().await
+    }
+
+    /// Checks a box, or takes its check away.
+    ///
+    /// # Errors
+    ///
+    /// If the element is not there, or cannot be checked.
+    pub async fn set_checked(&self, named: &str, checked: bool) -> Result<(), Error> {
+        const STATE: &str = "function() {
+            if ('checked' in this) return this.checked;
+            const said = this.getAttribute('aria-checked');
+            if (said === null) throw new Error('it is nothing that can be checked');
+            return said === 'true';
+        }";
+        if self.on(named, STATE, &[]).await? != checked {
+            self.point(named, Pointer::Click).await?;
+            if self.on(named, STATE, &[]).await? != checked {
+                return Err(Error::Refused(format!("`{named}` was clicked and stayed as it was")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an element the focus.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there, or takes none.
+    pub async fn focus(&self, named: &str) -> Result<(), Error> {
+        let node = json!({ "backendNodeId": self.node(named)? });
+        self.ask("DOM.focus", node).await.map(drop).map_err(|error| gone(named, error))
+    }
+
+    /// Takes the focus from an element.
+    ///
+    /// # Errors
+    ///
+    /// If it is not there.
+    pub async fn blur(&self, named: &str) -> Result<(), Error> {
+        self.on(named, "function() { this.blur(); }", &[]).await.map(drop)
+    }
+
+    /// Scrolls by so many pixels, or until an element is in sight.
+    ///
+    /// # Errors
+    ///
+    /// If the element is not there.
+    pub async fn scroll(&self, named: Option<&str>, (x, y): (i32, i32)) -> Result<(), Error> {
+        match named {
+            Some(named) => self.middle(named).await.map(drop),
+            None => self.evaluate(&format!("window.scrollBy({x}, {y})")).await.map(drop),
+        }
+    }
+}
+
+/// A place on the screen in whole pixels.
+fn whole(place: f64) -> i64 {
+    format!("{place:.0}").parse().unwrap_or(0)
+}
+
+/// What it means that an element is not found.
+fn gone(named: &str, error: Error) -> Error {
+    match error {
+        Error::Refused(why) => {
+            Error::Refused(format!("`{named}` is not there ({why}): take a new snapshot"))
+        }
+        error => error,
+    }
+}
