@@ -26,14 +26,14 @@ pub enum Agents {
         /// Its name: letters, digits, `_` and `-`
         name: String,
         #[command(flatten)]
-        changes: Changes,
+        changes: Box<Changes>,
     },
     /// Change an agent; what is not said stays
     Update {
         /// Its name or id
         agent: String,
         #[command(flatten)]
-        changes: Changes,
+        changes: Box<Changes>,
     },
     /// What agents have others do for them: list, stop, send
     #[command(subcommand)]
