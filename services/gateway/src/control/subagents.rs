@@ -38,7 +38,7 @@ impl Service for Subagents {
     ) -> Result<Response<ListSubagentsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
-        let most = i64::from(limit(request.limit, USUAL, MOST)?);
+        let most = limit(request.limit, USUAL, MOST)?;
         let parent = match some(request.session) {
             Some(session) => Some(self.session(caller.tenant, &session).await?),
             None => None,
