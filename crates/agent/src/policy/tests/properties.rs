@@ -159,6 +159,32 @@ proptest! {
     }
 
     #[test]
+    fn a_policy_is_the_same_when_it_was_stored_and_each_layer_of_it_only_takes_away(
+        tenant in settings(), agent in settings(), subject in subject(), denied in list(),
+    ) {
+        let stored = |settings: &Settings| {
+            Settings::parse(&serde_json::to_string(settings).unwrap()).unwrap()
+        };
+        let (read, own) = (stored(&tenant), stored(&agent));
+        let stricter = Settings { deny: [own.deny.clone(), denied].concat(), ..own.clone() };
+        // An agent that says nothing of its own has what its tenant leaves, and never more.
+        let silent = Settings { profile: None, also_allow: Vec::new(), ..own.clone() };
+        let silent = Settings {
+            by_provider: silent.by_provider.into_iter().map(|(key, policy)| {
+                (key, Policy { profile: None, also_allow: Vec::new(), ..policy })
+            }).collect(),
+            chats: Vec::new(),
+            subagents: Policy { also_allow: Vec::new(), ..silent.subagents },
+            ..silent
+        };
+        let left = |agent: &Settings| offered(&compile(&read, agent), &subject);
+
+        prop_assert_eq!((&read, &own), (&tenant, &agent));
+        prop_assert!(left(&stored(&stricter)).is_subset(&left(&own)));
+        prop_assert!(left(&silent).is_subset(&left(&Settings::default())));
+    }
+
+    #[test]
     fn what_is_denied_is_not_offered_whatever_is_allowed(
         tenant in settings(), agent in settings(), subject in subject(), denied in entry(),
     ) {
