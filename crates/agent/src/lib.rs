@@ -36,4 +36,6 @@ mod turn;
 pub use history::Conversation;
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build};
-pub use step::{HALTED, Limits, Step, UNKNOWN_OUTCOME, limit_reached, next};
+pub use step::{
+    HALTED, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard, untouched,
+};

@@ -14,7 +14,7 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             Note::Interrupted | Note::Cancelled | Note::Failed | Note::Command | Note::Reset => {
                 true
             }
-            Note::DeadlinePassed | Note::Summary => false,
+            Note::DeadlinePassed | Note::Summary | Note::Asked | Note::Allowed => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

@@ -3,6 +3,7 @@
 //! Nothing here does I/O or reads a clock (ids apart, which carry the moment of
 //! their making). A type is here only if at least three crates need it.
 
+mod approval;
 mod chat;
 mod command;
 mod delivery;
@@ -18,6 +19,7 @@ mod session_settings;
 mod tree_path;
 mod wait;
 
+pub use approval::{ApprovalState, Verdict};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
     Thinking, ToolSpec,
@@ -28,7 +30,7 @@ pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
     TenantId,
 };
 pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
@@ -37,4 +39,4 @@ pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};
-pub use wait::{Filter, State, Wait, wakes};
+pub use wait::{APPROVAL_RESOLVED, Filter, State, Wait, wakes};

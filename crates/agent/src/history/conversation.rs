@@ -16,6 +16,7 @@
 //! | a call that nobody spoke before | a short line in brackets before it |
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
+//! | that a person was asked about a call, and allowed it | nothing: the call's result tells |
 //! | a conversation that began anew | nothing from before it |
 //! | a seeded message of the system | nothing here: it is part of the instructions |
 
@@ -226,6 +227,8 @@ impl<'j> Reader<'j> {
             }
             // The one in force is told apart, and others have had their time.
             Note::Summary => return,
+            // What came of it is told as the call's result.
+            Note::Asked | Note::Allowed => return,
         };
         if ends {
             self.settle();
