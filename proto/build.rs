@@ -4,7 +4,8 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 5] = ["messages", "sessions", "control", "files", "operations"];
+const FILES: [&str; 6] =
+    ["messages", "sessions", "control", "files", "operations", "approvals"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FILES.map(|name| format!("holdfast/gateway/v1/{name}.proto"));

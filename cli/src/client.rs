@@ -3,8 +3,9 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, channels_client::ChannelsClient, files_client::FilesClient,
-    keys_client::KeysClient, messages_client::MessagesClient, operations_client::OperationsClient,
+    agents_client::AgentsClient, approvals_client::ApprovalsClient,
+    channels_client::ChannelsClient, files_client::FilesClient, keys_client::KeysClient,
+    messages_client::MessagesClient, operations_client::OperationsClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, tenants_client::TenantsClient,
 };
@@ -80,6 +81,10 @@ impl Client {
 
     pub fn agents(&self) -> AgentsClient<Channel> {
         AgentsClient::new(self.channel.clone())
+    }
+
+    pub fn approvals(&self) -> ApprovalsClient<Channel> {
+        ApprovalsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
     }
 
     pub fn files(&self) -> FilesClient<Channel> {

@@ -4,6 +4,7 @@
 //! are those of the `.proto` files.
 
 mod agents;
+mod approvals;
 mod channels;
 mod dead;
 mod deliveries;
@@ -30,6 +31,9 @@ pub enum Caller {
     /// Look at turns and what was done in them
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// Calls that wait for your word: allow them, or deny them
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Make and change agents
     #[command(subcommand)]
     Agents(agents::Agents),
@@ -71,6 +75,7 @@ impl Caller {
         match self {
             Self::Sessions(command) => command.run(client, screen).await,
             Self::Runs(command) => command.run(client, screen).await,
+            Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,

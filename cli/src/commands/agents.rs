@@ -78,6 +78,9 @@ pub struct Changes {
     /// Other agents that it may give tasks to, separated by commas; `all` or `none`
     #[arg(long, value_delimiter = ',')]
     spawns: Option<Vec<String>>,
+    /// How long it waits for a person's approval, in seconds; 0 is as usual
+    #[arg(long)]
+    approval_timeout: Option<u32>,
 }
 
 impl Agents {
@@ -148,6 +151,9 @@ impl Changes {
                 _ => spawns,
             };
         }
+        if let Some(seconds) = self.approval_timeout {
+            agent.approval_timeout_s = seconds;
+        }
         agent.is_default |= self.default;
         Ok(agent)
     }
@@ -168,6 +174,7 @@ fn view(agent: &Agent) -> Value {
         "time_zone": agent.time_zone,
         "tools": agent.tools,
         "spawns": agent.spawns,
+        "approval_timeout_s": agent.approval_timeout_s,
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -470,9 +470,8 @@ mod tests {
         let tool = prop_oneof![Just("read"), Just("write"), Just("act")];
         let thoughts = prop::collection::vec(prop::collection::vec(tool, 0..4), 0..8);
         let places = || prop::collection::btree_set(0_usize..60, 0..12);
-        (thoughts, places(), places(), any::<bool>()).prop_map(
-            |(thoughts, crashes, steers, asks)| Life { thoughts, crashes, steers, asks },
-        )
+        (thoughts, places(), places(), any::<bool>())
+            .prop_map(|(thoughts, crashes, steers, asks)| Life { thoughts, crashes, steers, asks })
     }
 
     /// Runs a life to its rest and checks, as it goes, what must never happen.
@@ -492,7 +491,9 @@ mod tests {
                     vec![thought("", &wanted)]
                 }
                 Step::Call(batch)
-                    if life.asks && batch[0].tool == "act" && !is_allowed(&journal, &batch[0].id) =>
+                    if life.asks
+                        && batch[0].tool == "act"
+                        && !is_allowed(&journal, &batch[0].id) =>
                 {
                     let new = untouched(&journal, LIMITS);
                     let act = new.iter().filter(|call| call.tool == "act");

@@ -9,6 +9,7 @@ use crate::Error;
 const LONGEST_DESCRIPTION: usize = 2_000;
 const LONGEST_INSTRUCTIONS: usize = 100_000;
 const LONGEST_DEBOUNCE_MS: u32 = 60_000;
+const LONGEST_APPROVAL_S: u32 = 7 * 24 * 3_600;
 const MOST_TOOLS: usize = 200;
 const LONGEST_TOOL: usize = 128;
 
@@ -46,6 +47,9 @@ pub struct Settings {
     pub tools: Option<Vec<String>>,
     /// Other agents that it may give tasks to, by name; `*` is all. Its own it always may.
     pub spawns: Vec<String>,
+    /// How long a person's word on a call is waited for, in seconds; `None` is as the runner says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_timeout_s: Option<u32>,
 }
 
 impl Default for Settings {
@@ -58,6 +62,7 @@ impl Default for Settings {
             time_zone: "UTC".to_owned(),
             tools: None,
             spawns: Vec::new(),
+            approval_timeout_s: None,
         }
     }
 }
@@ -166,6 +171,13 @@ impl Settings {
             let shown: String = self.time_zone.chars().take(80).collect();
             return Err(Error::Invalid(format!(
                 "`{shown}` is not a time zone: write an IANA name, as in `Europe/Berlin`"
+            )));
+        }
+        if let Some(given) = self.approval_timeout_s
+            && !(1..=LONGEST_APPROVAL_S).contains(&given)
+        {
+            return Err(Error::Invalid(format!(
+                "`approval_timeout` is 1 to {LONGEST_APPROVAL_S} seconds, and this one is {given}"
             )));
         }
         check_tools(Some(&self.spawns))?;

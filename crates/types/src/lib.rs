@@ -30,8 +30,8 @@ pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
-    TenantId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId,
+    SessionId, TenantId,
 };
 pub use message::{Attachment, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};

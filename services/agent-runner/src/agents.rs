@@ -43,6 +43,8 @@ pub(crate) struct Brief {
     pub(crate) tools: Option<Vec<String>>,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
+    /// How long a person's word on a call is waited for.
+    pub(crate) approval_timeout: Duration,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
@@ -68,6 +70,8 @@ pub(crate) struct Agents {
     paths: Vec<TreePath>,
     client: reqwest::Client,
     built_in: Models,
+    /// How long a person's word is waited for, unless the agent says otherwise.
+    approval_timeout: Duration,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
 }
@@ -110,9 +114,16 @@ impl Agents {
             paths,
             client,
             built_in,
+            approval_timeout: Duration::from_secs(120),
             ready: Mutex::default(),
             kept: Mutex::default(),
         })
+    }
+
+    /// The same, waiting so long for a person's word where an agent does not say otherwise.
+    #[must_use]
+    pub(crate) fn with_approval_timeout(self, approval_timeout: Duration) -> Self {
+        Self { approval_timeout, ..self }
     }
 
     /// An agent and its model, as they are now or were a second ago; `model` goes before its own.
@@ -168,6 +179,7 @@ impl Agents {
             }
         };
         let files = self.files(tenant, agent.id).await?;
+        let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
@@ -178,6 +190,7 @@ impl Agents {
             files,
             tools: agent.settings.tools,
             dm_scope: agent.settings.dm_scope,
+            approval_timeout: own.unwrap_or(self.approval_timeout),
             zone,
             zone_name,
             model_id,

@@ -11,13 +11,17 @@ use std::time::Duration;
 use futures::future::join_all;
 use holdfast_agent::{UNKNOWN_OUTCOME, bootstrap::Audience, policy::Subject};
 use holdfast_bus::DeltaBody;
+use holdfast_session::Completed;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{Effect, Entry, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, error::Error, fail, think::audience, turn::Turn, turn::thoughts};
+use crate::{
+    agents::Brief, approvals::Cleared, error::Error, fail, think::audience, turn::Turn,
+    turn::thoughts,
+};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -25,8 +29,18 @@ const WORTH_STORING: Duration = Duration::from_millis(500);
 
 impl Turn<'_> {
     /// Makes these calls, at once if they are several, and stores what came of them.
-    pub(crate) async fn call(&mut self, brief: &Brief, calls: &[ToolCall]) -> Result<(), Error> {
+    pub(crate) async fn call(
+        &mut self,
+        brief: &Brief,
+        calls: &[ToolCall],
+    ) -> Result<Option<Completed>, Error> {
         self.before_effect().await?;
+        self.sit_down(brief);
+        let calls = match self.clear(brief, calls).await? {
+            Cleared::Asked(completed) => return Ok(Some(completed)),
+            Cleared::Make(calls) if calls.is_empty() => return Ok(None),
+            Cleared::Make(calls) => calls,
+        };
         let acts: Vec<Entry> = calls
             .iter()
             .map(|call| (call, self.worker.tools.effect(&call.tool)))
@@ -37,7 +51,6 @@ impl Turn<'_> {
             self.append(acts).await?;
             self.before_effect().await?;
         }
-        self.sit_down(brief);
         fail::point("runner.before_call").await;
         let began = Instant::now();
         let made = join_all(calls.iter().map(|call| self.make(brief, call)));
@@ -52,10 +65,10 @@ impl Turn<'_> {
         let reads = calls.iter().all(|call| self.worker.tools.effect(&call.tool) == Effect::Reads);
         if reads && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
-            return Ok(());
+            return Ok(None);
         }
         self.append(returned).await?;
-        Ok(())
+        Ok(None)
     }
 
     /// Lays out what the tools of this step need to know.
@@ -92,20 +105,8 @@ impl Turn<'_> {
 
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
         let registry = self.worker.tools.registry();
-        let claim = &self.hold.claim;
-        let cancelled = CancellationToken::new();
-        let step = thoughts(self.journal.turn()).saturating_sub(1);
-        let context = Call {
-            tenant: claim.tenant,
-            agent: brief.agent,
-            agent_name: brief.name.clone(),
-            session: claim.session,
-            run: self.run,
-            key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
-            // What was on offer is asked again: the model may name what was not.
-            allowed: self.allowed(brief),
-            cancelled: cancelled.clone(),
-        };
+        let context = self.context(brief, call);
+        let cancelled = context.cancelled.clone();
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
@@ -121,21 +122,41 @@ impl Turn<'_> {
         }))
     }
 
+    /// In whose name a call is made.
+    pub(crate) fn context(&self, brief: &Brief, call: &ToolCall) -> Call {
+        let claim = &self.hold.claim;
+        let step = thoughts(self.journal.turn()).saturating_sub(1);
+        Call {
+            tenant: claim.tenant,
+            agent: brief.agent,
+            agent_name: brief.name.clone(),
+            session: claim.session,
+            run: self.run,
+            key: format!("{}:{}:{step}:{}", claim.session, self.run, call.id),
+            // What was on offer is asked again: the model may name what was not.
+            allowed: self.allowed(brief),
+            cancelled: CancellationToken::new(),
+        }
+    }
+
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
+        self.worker.tools.allowed(&self.subject(brief))
+    }
+
+    /// Who speaks in this turn, and where, for the policy.
+    pub(crate) fn subject(&self, brief: &Brief) -> Subject {
         let desk = self.hold.desk();
         let place = desk.place.as_ref();
         let mut lists = self.journal.narrowed();
         lists.extend(brief.tools.clone());
-        let subject = Subject {
+        Subject {
             is_owner: audience(self.kind, brief.dm_scope) == Audience::Owner,
             channel: place.map(|place| place.channel.clone()),
             chat: place.map(|place| place.chat.clone()),
             model: Some(brief.model_id.clone()),
             messages: lists,
             ..Subject::new(self.kind)
-        };
-        drop(desk);
-        self.worker.tools.allowed(&subject)
+        }
     }
 }

@@ -9,7 +9,7 @@ use holdfast_types::{
     Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
 };
 
-use crate::{error::Error, turn::Turn};
+use crate::{error::Error, turn::Turn, turn::thoughts};
 
 /// The most lines of a list.
 const MOST_LISTED: usize = 50;
@@ -21,6 +21,7 @@ const HELP: &str = "\
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model] – show or change its model
 /think [off | low | medium | high] – how much it thinks before it answers
+/approve [id] [once | always], /deny [id] – answer when it asks whether it may
 /list agents | models | channels – what there is
 Everything else is for the assistant.";
 
@@ -29,6 +30,10 @@ const NOT_IN_GROUPS: &str = "This command is not for groups: send it in a direct
 impl Turn<'_> {
     /// The command that begins this turn, if one does.
     pub(crate) fn command(&self) -> Option<Command> {
+        if thoughts(self.journal.turn()) > 0 {
+            // A word on a call of this turn is part of it.
+            return None;
+        }
         let mut heard = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } if !body.silent => Some(body),
             Entry::Heard { .. }
@@ -63,6 +68,7 @@ impl Turn<'_> {
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
             Command::Think(level) => self.set_thinking(level).await?,
+            Command::Decide { id, verdict } => self.answer_word(id.as_deref(), verdict).await?,
             Command::List(what) => self.list(what).await?,
         };
         self.tell(Note::Command, text).await

@@ -48,9 +48,13 @@ impl Turn<'_> {
         let (outcome, reason) = match note {
             Note::Interrupted => (Outcome::Interrupted, "a newer message ended this turn"),
             Note::Cancelled => (Outcome::Cancelled, "the turn was cancelled"),
-            Note::Failed | Note::DeadlinePassed | Note::Summary | Note::Command | Note::Reset => {
-                (Outcome::Failed, "given up")
-            }
+            Note::Failed
+            | Note::DeadlinePassed
+            | Note::Summary
+            | Note::Command
+            | Note::Reset
+            | Note::Asked
+            | Note::Allowed => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
@@ -64,6 +68,7 @@ impl Turn<'_> {
         text: String,
         done: Vec<i64>,
     ) -> Result<Completed, Error> {
+        self.withdraw().await?;
         let is_reply = if text.is_empty() { Replies::No } else { Replies::Yes };
         let target = self.target();
         let answer = match is_reply {

@@ -15,6 +15,7 @@
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
+//! | `approvals.rs` | calls that need a person's word |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
@@ -35,6 +36,7 @@
 
 mod agents;
 mod app;
+mod approvals;
 mod call;
 mod command;
 mod compaction;

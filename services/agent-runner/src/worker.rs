@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use holdfast_agent::policy::{self, Catalog, Compiled, Defaults, Subject};
+use holdfast_agent::policy::{self, Catalog, Compiled, Decision, Defaults, Subject};
 use holdfast_bus::Bus;
 use holdfast_directory::Directory;
 use holdfast_lock::SessionLocks;
 use holdfast_session::Sessions;
 use holdfast_tools::{Allowed, Registry};
 use holdfast_types::{Effect, RunnerId};
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -71,6 +72,11 @@ impl Toolbox {
     /// The tools that a turn may use.
     pub(crate) fn allowed(&self, subject: &Subject) -> Allowed {
         Allowed::only(self.policy.view(subject).offered())
+    }
+
+    /// What the policy says of a call.
+    pub(crate) fn decide(&self, subject: &Subject, tool: &str, input: &Value) -> Decision {
+        self.policy.view(subject).decide_call(tool, input)
     }
 
     /// The name under which a tool is known, whatever it is called by; `None` if there is none.

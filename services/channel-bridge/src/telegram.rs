@@ -5,12 +5,14 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `buttons` | what is on them, and what they say |
 //! | `client` | the methods of the Bot API |
 //! | `judge` | what an update is |
 //! | `inbound` | from an update to the gateway |
 //! | `poll` | one poller for each bot |
 //! | `render` | Markdown as Telegram's HTML |
 
+mod buttons;
 mod client;
 mod inbound;
 mod judge;
@@ -108,7 +110,9 @@ impl Telegram {
         let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
             return Outcome::refused("the topic is no number");
         };
+        let buttons = part.approval.map(buttons::of);
         let message = Outgoing {
+            buttons: buttons.as_ref().map_or(&[], |buttons| buttons.as_slice()),
             chat: &part.target.chat,
             thread,
             // The first part answers; the others follow it.

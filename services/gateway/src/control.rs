@@ -6,6 +6,7 @@
 
 mod accounts;
 mod agents;
+mod approvals;
 mod files;
 mod keys;
 mod providers;
@@ -18,10 +19,10 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, channels_server::ChannelsServer, files_server::FilesServer,
-    keys_server::KeysServer, operations_server::OperationsServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, tenants_server::TenantsServer,
+    agents_server::AgentsServer, approvals_server::ApprovalsServer,
+    channels_server::ChannelsServer, files_server::FilesServer, keys_server::KeysServer,
+    operations_server::OperationsServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -68,6 +69,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
+        .add_service(service!(ApprovalsServer, approvals::Approvals))
         .add_service(service!(SessionsServer, sessions::Handler))
         .add_service(service!(OperationsServer, operations::Handler))
 }

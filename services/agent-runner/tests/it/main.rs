@@ -7,6 +7,7 @@
 )]
 
 mod answering;
+mod approvals;
 mod commands;
 mod compacting;
 mod failing;

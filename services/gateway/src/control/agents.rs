@@ -109,6 +109,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
         time_zone: settings.time_zone,
         tools: settings.tools.unwrap_or_default(),
         spawns: settings.spawns,
+        approval_timeout_s: settings.approval_timeout_s.unwrap_or_default(),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -132,6 +133,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         time_zone: some(agent.time_zone).unwrap_or(usual.time_zone),
         tools: Some(agent.tools).filter(|tools| !tools.is_empty()),
         spawns: agent.spawns,
+        approval_timeout_s: Some(agent.approval_timeout_s).filter(|given| *given > 0),
     };
     Ok(NewAgent {
         name: name(&agent.name)?,
