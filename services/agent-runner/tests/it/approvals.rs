@@ -179,7 +179,7 @@ async fn a_call_that_is_denied_is_not_made_and_the_model_is_told() -> anyhow::Re
     say_of(&world, &asked[0], Verdict::Deny).await?;
 
     let told = world.text(&sent).await?;
-    assert!(told.starts_with("a person denied this call"), "{told}");
+    assert!(told.contains("a person denied this call"), "{told}");
     assert_eq!(launch.made(), Vec::<String>::new());
     let record = world.sessions.approval(world.tenant, &asked[0].id.slug()).await?;
     assert_eq!(record.state, ApprovalState::Denied);
@@ -292,7 +292,7 @@ async fn all_calls_of_a_step_are_asked_about_at_once_and_made_in_order() -> anyh
 
     assert_eq!(
         world.text(&sent).await?,
-        "launched one | launched balloon | launched two | never that"
+        "launched one | launched balloon | launched two | error: never that"
     );
     assert_eq!(launch.made(), ["one", "balloon", "two"]);
     Ok(())

@@ -31,7 +31,16 @@ fn bytes(message: impl Message) -> Vec<u8> {
 }
 
 pub fn table() -> Vec<Row> {
-    let doors = [talking(), sessions(), agents(), files(), channels(), routing(), operations()];
+    let doors = [
+        talking(),
+        sessions(),
+        approvals(),
+        agents(),
+        files(),
+        channels(),
+        routing(),
+        operations(),
+    ];
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -110,6 +119,32 @@ fn sessions() -> Vec<Try> {
             bytes(pb::ListRunsRequest { session: of.session.clone(), ..Default::default() })
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
+    ]
+}
+
+fn approvals() -> Vec<Try> {
+    vec![
+        ("Approvals/ListApprovals", Is::Shown, |_| bytes(pb::ListApprovalsRequest::default())),
+        ("Approvals/ListApprovals", Is::Found, |of| {
+            let session_id = of.session.clone();
+            bytes(pb::ListApprovalsRequest { session_id, ..Default::default() })
+        }),
+        ("Approvals/GetApproval", Is::Found, |of| {
+            bytes(pb::GetApprovalRequest { approval: of.approval.clone() })
+        }),
+        ("Approvals/ResolveApproval", Is::Found, |of| {
+            let decision = pb::Decision::AllowAlways.into();
+            bytes(pb::ResolveApprovalRequest { approval: of.approval.clone(), decision })
+        }),
+        ("Approvals/ListApprovalRules", Is::Shown, |_| {
+            bytes(pb::ListApprovalRulesRequest::default())
+        }),
+        ("Approvals/ListApprovalRules", Is::Found, |of| {
+            bytes(pb::ListApprovalRulesRequest { agent: of.agent_name.clone() })
+        }),
+        ("Approvals/ForgetApprovalRule", Is::Found, |of| {
+            bytes(pb::ForgetApprovalRuleRequest { id: of.approval_rule.clone() })
+        }),
     ]
 }
 

@@ -2,7 +2,9 @@
 
 use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
-use holdfast_types::{AccountId, AgentId, DeliveryId, KeyId, MessageId, RunId, SessionId};
+use holdfast_types::{
+    AccountId, AgentId, ApprovalId, DeliveryId, KeyId, MessageId, RunId, SessionId,
+};
 use prost::Message;
 use uuid::Uuid;
 
@@ -38,6 +40,8 @@ pub struct Things {
     pub run: String,
     pub dead_letter: String,
     pub delivery: String,
+    pub approval: String,
+    pub approval_rule: String,
 }
 
 impl Things {
@@ -72,6 +76,8 @@ impl Things {
             run: RunId::generate().to_string(),
             dead_letter: MessageId::generate().to_string(),
             delivery: DeliveryId::generate().to_string(),
+            approval: ApprovalId::generate().to_string(),
+            approval_rule: Uuid::now_v7().to_string(),
             ..named
         }
     }
@@ -137,6 +143,9 @@ impl Things {
         let same = world.send(who, same).await?;
         world.follow(who, &same.message_id).await?;
         self.deliver(world).await?;
+        let asks = world.send(who, said("ask")).await?;
+        self.approve(world).await?;
+        world.follow(who, &asks.message_id).await?;
 
         let get = pb::GetSessionRequest { session: sent.session_id.clone() };
         let got: pb::GetSessionResponse = ask(world, who, "Sessions/GetSession", get).await?;
@@ -152,6 +161,26 @@ impl Things {
         let sent: pb::ListDeliveriesResponse =
             ask(world, who, "Operations/ListDeliveries", list).await?;
         self.delivery = sent.deliveries.first().context("no delivery")?.id.clone();
+        Ok(())
+    }
+
+    /// A call that is allowed from now on.
+    async fn approve(&mut self, world: &World) -> anyhow::Result<()> {
+        let who = &world.anna;
+        while self.approval.is_empty() {
+            let list = pb::ListApprovalsRequest::default();
+            let found: pb::ListApprovalsResponse =
+                ask(world, who, "Approvals/ListApprovals", list).await?;
+            self.approval = found.approvals.first().map(|one| one.id.clone()).unwrap_or_default();
+        }
+        let decision = pb::Decision::AllowAlways.into();
+        let resolve = pb::ResolveApprovalRequest { approval: self.approval.clone(), decision };
+        let _: pb::ResolveApprovalResponse =
+            ask(world, who, "Approvals/ResolveApproval", resolve).await?;
+        let list = pb::ListApprovalRulesRequest::default();
+        let rules: pb::ListApprovalRulesResponse =
+            ask(world, who, "Approvals/ListApprovalRules", list).await?;
+        self.approval_rule = rules.rules.first().context("no rule")?.id.clone();
         Ok(())
     }
 
@@ -199,7 +228,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 9] {
+    fn ids(&self) -> [&str; 11] {
         [
             &self.agent,
             &self.key,
@@ -210,6 +239,8 @@ impl Things {
             &self.run,
             &self.dead_letter,
             &self.delivery,
+            &self.approval,
+            &self.approval_rule,
         ]
     }
 }
