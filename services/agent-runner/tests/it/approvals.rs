@@ -232,7 +232,7 @@ async fn a_call_that_changed_since_it_was_approved_is_not_made() -> anyhow::Resu
 #[tokio::test]
 async fn an_approval_is_for_one_call_and_the_next_asks_anew() -> anyhow::Result<()> {
     let (world, launch) = (World::start().await?, Launch::default());
-    let call = |what: &str| Reply::call("same", "launch", &json!({ "what": what }).to_string());
+    let call = |what: &str| Reply::call("same", "launch", json!({ "what": what }).to_string());
     world.model.queue([call("rocket"), call("rocket"), Reply::text("both")]);
     let _runner = runner(&world, &launch).await?;
     let sent = world.say("s", "go").await?;
