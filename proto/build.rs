@@ -4,11 +4,12 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 10] = [
+const FILES: [&str; 11] = [
     "messages",
     "sessions",
     "control",
     "files",
+    "approvals",
     "connections",
     "mcp",
     "models",

@@ -5,12 +5,15 @@
 
 mod answer;
 mod lines;
+mod words;
 
-use std::time::Duration;
+use std::{future::pending, time::Duration};
 
 use clap::Args;
 use holdfast_kit::Backoff;
-use holdfast_proto::gateway::v1::{CancelRequest, Outcome, RunEvent, SendRequest};
+use holdfast_proto::gateway::v1::{
+    CancelRequest, Outcome, ResolveApprovalRequest, RunEvent, SendRequest,
+};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::{Code, Status, Streaming};
@@ -46,7 +49,7 @@ pub async fn run(args: ChatArgs, client: &Client, screen: &Screen) -> Result<(),
     let chat = Chat { client, screen: *screen, agent: args.agent, session: args.session };
     match args.text {
         Some(text) => {
-            let answer = chat.say(text).await?;
+            let answer = chat.say(text, None).await?;
             chat.show_result(&answer)?;
             answer.check()
         }
@@ -69,7 +72,7 @@ impl Chat<'_> {
             match line.trim() {
                 "" => {}
                 "exit" | "quit" => break,
-                _ => match self.interruptible(line).await {
+                _ => match self.interruptible(line, &mut lines).await {
                     Ok(answer) => {
                         self.show_result(&answer)?;
                         if let Err(error) = answer.check() {
@@ -88,8 +91,8 @@ impl Chat<'_> {
     }
 
     /// Says it; Ctrl-C ends the turn, and then the answer is whatever there is.
-    async fn interruptible(&self, text: String) -> Result<Answer, Error> {
-        let mut saying = Box::pin(self.say(text));
+    async fn interruptible(&self, text: String, lines: &mut Lines) -> Result<Answer, Error> {
+        let mut saying = Box::pin(self.say(text, Some(lines)));
         tokio::select! {
             said = &mut saying => return said,
             _ = tokio::signal::ctrl_c() => {}
@@ -107,7 +110,9 @@ impl Chat<'_> {
     }
 
     /// Sends a message and follows it to its end, across the loss of any number of connections.
-    async fn say(&self, text: String) -> Result<Answer, Error> {
+    ///
+    /// Where there are lines to read, a call that needs a word is decided by the next one.
+    async fn say(&self, text: String, mut lines: Option<&mut Lines>) -> Result<Answer, Error> {
         let message = SendRequest {
             request_id: format!("cli-{}", uuid::Uuid::now_v7().simple()),
             text,
@@ -117,7 +122,7 @@ impl Chat<'_> {
         let mut answer = Answer::new(self.screen);
         let mut lost: Option<(Instant, u32)> = None;
         loop {
-            let status = match self.follow(&message, &mut answer).await {
+            let status = match self.follow(&message, &mut answer, lines.as_deref_mut()).await {
                 Ok(()) => return Ok(answer),
                 Err(Followed::Screen(error)) => return Err(error),
                 Err(Followed::Stream(status)) => status,
@@ -142,17 +147,57 @@ impl Chat<'_> {
     }
 
     /// Streams until the message is done or the connection breaks.
-    async fn follow(&self, message: &SendRequest, answer: &mut Answer) -> Result<(), Followed> {
+    async fn follow(
+        &self,
+        message: &SendRequest,
+        answer: &mut Answer,
+        mut lines: Option<&mut Lines>,
+    ) -> Result<(), Followed> {
         let request = self.client.request(message.clone());
         let response = self.client.messages().stream(request).await.map_err(Followed::Stream)?;
         let mut events: Streaming<RunEvent> = response.into_inner();
         answer.reconnected();
-        while let Some(event) = events.message().await.map_err(Followed::Stream)? {
-            if answer.take(event).map_err(Followed::Screen)? {
-                return Ok(());
+        loop {
+            let line = async {
+                match (&mut lines, answer.asked()) {
+                    (Some(lines), Some(_)) => lines.read().await,
+                    (Some(_), None) | (None, _) => pending().await,
+                }
+            };
+            tokio::select! {
+                event = events.message() => {
+                    let Some(event) = event.map_err(Followed::Stream)? else { break };
+                    if answer.take(event).map_err(Followed::Screen)? {
+                        return Ok(());
+                    }
+                }
+                line = line => match line.map_err(Followed::Screen)? {
+                    Some(line) => self.decide(&line, answer).await.map_err(Followed::Screen)?,
+                    // Nobody types any more: the turn waits, and the call is denied in the end.
+                    None => lines = None,
+                },
             }
         }
         Err(Followed::Stream(Status::unavailable("the gateway ended the stream early")))
+    }
+
+    /// Carries out what somebody typed when they were asked.
+    async fn decide(&self, line: &str, answer: &mut Answer) -> Result<(), Error> {
+        let Some(asked) = answer.asked() else { return Ok(()) };
+        let Some(decision) = words::decision(line) else { return self.screen.note(words::HOW) };
+        let request =
+            ResolveApprovalRequest { approval: asked.approval_id, decision: decision.into() };
+        let request = self.client.request(request);
+        match self.client.answer(self.client.approvals().resolve_approval(request).await) {
+            Ok(_) => answer.decided(),
+            // Somebody else was quicker, or it is too late: the stream tells what came of it.
+            Err(Error::Refused(status)) if status.code() == Code::Aborted => {
+                answer.decided();
+                self.screen.fail(&Error::Refused(status));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     fn show_result(&self, answer: &Answer) -> Result<(), Error> {

@@ -3,14 +3,15 @@
 use std::{env, fs, time::Duration};
 
 use holdfast_proto::gateway::v1::{
-    agents_client::AgentsClient, budgets_client::BudgetsClient, chains_client::ChainsClient,
-    channels_client::ChannelsClient, connections_client::ConnectionsClient,
-    credentials_client::CredentialsClient, files_client::FilesClient, keys_client::KeysClient,
-    mcp_servers_client::McpServersClient, messages_client::MessagesClient,
-    models_client::ModelsClient, operations_client::OperationsClient,
-    policies_client::PoliciesClient, providers_client::ProvidersClient,
-    routing_client::RoutingClient, sessions_client::SessionsClient,
-    subagents_client::SubagentsClient, tenants_client::TenantsClient,
+    agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
+    chains_client::ChainsClient, channels_client::ChannelsClient,
+    connections_client::ConnectionsClient, credentials_client::CredentialsClient,
+    files_client::FilesClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
+    messages_client::MessagesClient, models_client::ModelsClient,
+    operations_client::OperationsClient, policies_client::PoliciesClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    sessions_client::SessionsClient, subagents_client::SubagentsClient,
+    tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -84,6 +85,10 @@ impl Client {
 
     pub fn agents(&self) -> AgentsClient<Channel> {
         AgentsClient::new(self.channel.clone())
+    }
+
+    pub fn approvals(&self) -> ApprovalsClient<Channel> {
+        ApprovalsClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
     }
 
     pub fn files(&self) -> FilesClient<Channel> {

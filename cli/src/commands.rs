@@ -4,6 +4,7 @@
 //! are those of the `.proto` files.
 
 mod agents;
+mod approvals;
 mod budgets;
 mod chains;
 mod channels;
@@ -40,6 +41,9 @@ pub enum Caller {
     /// Look at turns and what was done in them
     #[command(subcommand)]
     Runs(runs::Runs),
+    /// Calls that wait for your word: allow them, or deny them
+    #[command(subcommand)]
+    Approvals(approvals::Approvals),
     /// Make and change agents
     #[command(subcommand)]
     Agents(agents::Agents),
@@ -107,6 +111,7 @@ impl Caller {
         match self {
             Self::Sessions(command) => command.run(client, screen).await,
             Self::Runs(command) => command.run(client, screen).await,
+            Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,

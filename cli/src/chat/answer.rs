@@ -3,8 +3,9 @@
 //! What was printed cannot be taken back. So when a step begins anew on another runner, or an
 //! answer turns out to be another than what was streamed, that is said and the text printed again.
 
-use holdfast_proto::gateway::v1::{Done, RunEvent, run_event::Event};
+use holdfast_proto::gateway::v1::{ApprovalRequested, Done, RunEvent, run_event::Event};
 
+use super::words;
 use crate::{
     error::Error,
     screen::{Screen, plain},
@@ -23,6 +24,8 @@ pub struct Answer {
     mid_line: bool,
     /// Whether the next text belongs to a new connection, which may repeat the step.
     is_new_stream: bool,
+    /// Calls that a person was asked about.
+    asked: Vec<ApprovalRequested>,
     done: Option<Done>,
 }
 
@@ -36,6 +39,7 @@ impl Answer {
             printed: String::new(),
             mid_line: false,
             is_new_stream: false,
+            asked: Vec::new(),
             done: None,
         }
     }
@@ -60,6 +64,18 @@ impl Answer {
     /// How it ended; nothing yet is an outcome that nobody knows.
     pub fn done(&self) -> Done {
         self.done.clone().unwrap_or_default()
+    }
+
+    /// The call that a person is to decide about now.
+    pub fn asked(&self) -> Option<ApprovalRequested> {
+        self.asked.first().cloned()
+    }
+
+    /// The call was decided about.
+    pub fn decided(&mut self) {
+        if !self.asked.is_empty() {
+            self.asked.remove(0);
+        }
     }
 
     /// The connection is a new one.
@@ -87,6 +103,7 @@ impl Answer {
                 self.break_line()?;
                 self.printed.clear();
                 self.is_new_stream = false;
+                self.asked.clear();
             }
             Some(Event::Text(delta)) => {
                 if std::mem::take(&mut self.is_new_stream) && !self.printed.is_empty() {
@@ -96,6 +113,13 @@ impl Answer {
                 self.show(&delta.text)?;
             }
             Some(Event::ToolStarted(tool)) => self.aside(&format!("[{}]", plain(&tool.tool)))?,
+            Some(Event::ApprovalRequested(asked)) => {
+                self.break_line()?;
+                self.screen.note(&words::request(&asked))?;
+                if self.asked.iter().all(|known| known.approval_id != asked.approval_id) {
+                    self.asked.push(asked);
+                }
+            }
             Some(Event::ToolEnded(tool)) if tool.failed => self.aside("[the tool failed]")?,
             Some(Event::Done(done)) => {
                 self.finish(&done.text)?;

@@ -36,6 +36,11 @@ impl Lines {
         Ok(Self { read, screen, is_terminal })
     }
 
+    /// The next line, for whoever was asked already; `None` at the end of input.
+    pub async fn read(&mut self) -> Result<Option<String>, Error> {
+        Ok(self.read.recv().await.transpose()?)
+    }
+
     /// The next line; `None` at the end of input or on Ctrl-C.
     pub async fn next(&mut self) -> Result<Option<String>, Error> {
         if self.is_terminal && !self.screen.is_json() {

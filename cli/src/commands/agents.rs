@@ -113,6 +113,9 @@ pub struct Changes {
     /// A set of tools for its subagents, as `name=tool,tool`; `name=` removes it
     #[arg(long = "bundle")]
     bundles: Vec<String>,
+    /// How long it waits for a person's approval, in seconds; 0 is as usual
+    #[arg(long)]
+    approval_timeout: Option<u32>,
 }
 
 impl Agents {
@@ -190,6 +193,9 @@ impl Changes {
         }
         if let Some(fallbacks) = self.fallbacks {
             agent.fallbacks = if fallbacks == ["none"] { Vec::new() } else { fallbacks };
+        }
+        if let Some(seconds) = self.approval_timeout {
+            agent.approval_timeout_s = seconds;
         }
         agent.is_default |= self.default;
         for bundle in self.bundles {
@@ -270,6 +276,7 @@ fn view(agent: &Agent) -> Value {
         "fallbacks": agent.fallbacks,
         "context": context(agent),
         "bundles": bundles(agent),
+        "approval_timeout_s": agent.approval_timeout_s,
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::view::{ENTRY_COLUMNS, entry, run};
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "outcome", "steps", "model", "started_at"];
+const COLUMNS: [&str; 7] = ["id", "session_id", "agent", "status", "steps", "model", "started_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Runs {

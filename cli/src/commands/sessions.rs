@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::view::{ENTRY_COLUMNS, entry, time, usage};
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 7] = ["id", "key", "agent", "state", "waiting", "turns", "updated_at"];
+const COLUMNS: [&str; 8] =
+    ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];
 /// The most that the gateway gives at once.
 const PAGE: u32 = 200;
 
@@ -142,6 +143,7 @@ fn view(session: &Session) -> Value {
         "label": session.label,
         "state": session.state,
         "waiting": session.waiting,
+        "approvals": session.approvals,
         "turns": session.turns,
         "usage": session.usage.as_ref().map(usage),
         "created_at": time(session.created_at.as_ref()),

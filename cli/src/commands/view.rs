@@ -51,6 +51,7 @@ pub fn run(run: &Run) -> Value {
         "session_id": run.session_id,
         "agent": run.agent,
         "outcome": outcome(run.outcome),
+        "status": run.status,
         "reason": run.reason,
         "steps": run.steps,
         "model": run.model,

@@ -9,6 +9,7 @@
 //! |---|---|---|
 //! | none | – | think, if something asks for an answer; else rest |
 //! | some | begun, and it acts on the world | its outcome is unknown |
+//! | some | a person was asked, and has said nothing yet | wait for their word |
 //! | some | past the limit | refuse them |
 //! | some | other | call: a run of reads together, all else alone, in the model's order |
 //! | some | none | think; without tools once calls were refused |
@@ -18,9 +19,9 @@
 //! the model, and never between the request and the thought: a message that
 //! stands before a thought counts as seen by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use holdfast_types::{Effect, Entry, ToolCall};
+use holdfast_types::{Effect, Entry, Note, ToolCall};
 
 use crate::turn;
 
@@ -64,6 +65,10 @@ pub enum Step<'j> {
     /// Make these calls, at once if they are several. For each, append `Called` before it is
     /// made and `Returned` after.
     Call(Vec<&'j ToolCall>),
+    /// A person was asked about these and the first of them is next: append `Allowed` for each that
+    /// was allowed, and `Returned`, failed, for each that was not. If nobody has said anything yet,
+    /// put the turn down until somebody does.
+    Await(Vec<&'j ToolCall>),
     /// Append `Returned`, failed, with [`UNKNOWN_OUTCOME`] for this call; do not make it.
     Unknown(&'j ToolCall),
     /// Append `Returned`, failed, with [`limit_reached`] for each of these; do not make them.
@@ -98,6 +103,33 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
     }
 }
 
+/// The calls of the open turn's last thought that a person was asked about, and nothing came of yet.
+#[must_use]
+pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
+    let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
+    let is_waiting = |call: &&ToolCall| last.waits.contains(call.id.as_str());
+    last.calls.iter().filter(is_waiting).collect()
+}
+
+/// The calls of the open turn's last thought, within the limit, that nothing is known of yet: not
+/// begun, not returned, nobody asked.
+#[must_use]
+pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
+    let Some(last) = LastThought::of(turn::open(journal)) else { return Vec::new() };
+    let is_new = |call: &&ToolCall| {
+        let id = call.id.as_str();
+        !last.fate.contains_key(id) && !last.waits.contains(id) && !last.allowed.contains(id)
+    };
+    let within = limits.calls.saturating_sub(last.earlier);
+    last.calls.iter().take(within).filter(is_new).collect()
+}
+
+/// Whether a person allowed this call of the open turn's last thought.
+#[must_use]
+pub fn is_allowed(journal: &[Entry], call: &str) -> bool {
+    LastThought::of(turn::open(journal)).is_some_and(|last| last.allowed.contains(call))
+}
+
 /// The last thought of an open turn, and what became of its calls.
 struct LastThought<'j> {
     calls: &'j [ToolCall],
@@ -105,6 +137,10 @@ struct LastThought<'j> {
     earlier: usize,
     /// By call: `Some` effect if it was begun and has not returned, `None` if it has.
     fate: BTreeMap<&'j str, Option<Effect>>,
+    /// Calls that a person was asked about and said nothing of yet.
+    waits: BTreeSet<&'j str>,
+    /// Calls that a person allowed.
+    allowed: BTreeSet<&'j str>,
 }
 
 impl<'j> LastThought<'j> {
@@ -114,7 +150,13 @@ impl<'j> LastThought<'j> {
             match entry {
                 Entry::Thought { calls, .. } => {
                     let earlier = last.map_or(0, |last| last.earlier + last.calls.len());
-                    last = Some(Self { calls, earlier, fate: BTreeMap::new() });
+                    last = Some(Self {
+                        calls,
+                        earlier,
+                        fate: BTreeMap::new(),
+                        waits: BTreeSet::new(),
+                        allowed: BTreeSet::new(),
+                    });
                 }
                 Entry::Called { call, effect } => {
                     if let Some(last) = &mut last {
@@ -124,6 +166,18 @@ impl<'j> LastThought<'j> {
                 Entry::Returned { call, .. } => {
                     if let Some(last) = &mut last {
                         last.fate.insert(call, None);
+                        last.waits.remove(call.as_str());
+                    }
+                }
+                Entry::Noted { note: Note::Asked, text, .. } => {
+                    if let Some(last) = &mut last {
+                        last.waits.insert(text);
+                    }
+                }
+                Entry::Noted { note: Note::Allowed, text, .. } => {
+                    if let Some(last) = &mut last {
+                        last.waits.remove(text.as_str());
+                        last.allowed.insert(text);
                     }
                 }
                 Entry::Heard { .. } | Entry::Noted { .. } => {}
@@ -149,8 +203,15 @@ impl<'j> LastThought<'j> {
             Some(Some(then)) => *then == Effect::Acts || now == Effect::Acts,
             Some(None) | None => false,
         };
+        let is_waiting = |call: &&ToolCall| self.waits.contains(call.id.as_str());
         let mut batch = Vec::new();
         for call in self.pending(calls) {
+            if is_waiting(&call) {
+                if batch.is_empty() {
+                    return Some(Step::Await(calls.iter().filter(is_waiting).collect()));
+                }
+                break;
+            }
             let effect = effect_of(&call.tool);
             let unknown = begun_to_act(call, effect);
             match (batch.is_empty(), effect) {
@@ -253,6 +314,58 @@ mod tests {
 
         assert_eq!(step(&then), Step::Unknown(&call("a", "read")));
         assert_eq!(step(&now), Step::Unknown(&call("a", "act")));
+    }
+
+    fn about(note: Note, call: &str) -> Entry {
+        Entry::noted(note, call)
+    }
+
+    #[test]
+    fn a_call_that_a_person_was_asked_about_waits_and_is_made_once_it_is_allowed() {
+        let mut journal = vec![
+            heard(1, "hi"),
+            thought("", &[("a", "read"), ("b", "act"), ("c", "act"), ("d", "read")]),
+            about(Note::Asked, "b"),
+            about(Note::Asked, "c"),
+        ];
+        assert_eq!(calls(&journal), ["a"]);
+        assert_eq!(unheard(&journal), [&call("b", "act"), &call("c", "act")]);
+        assert_eq!(untouched(&journal, LIMITS), [&call("a", "read"), &call("d", "read")]);
+        assert_eq!(untouched(&journal, Limits { calls: 3 }), [&call("a", "read")]);
+
+        journal.push(returned("a"));
+        assert_eq!(step(&journal), Step::Await(vec![&call("b", "act"), &call("c", "act")]));
+
+        journal.push(about(Note::Allowed, "b"));
+        assert_eq!(calls(&journal), ["b"]);
+        assert!(is_allowed(&journal, "b") && !is_allowed(&journal, "c"));
+
+        journal.extend([called("b", Effect::Acts)]);
+        assert_eq!(step(&journal), Step::Unknown(&call("b", "act")));
+
+        journal.push(returned("b"));
+        assert_eq!(step(&journal), Step::Await(vec![&call("c", "act")]));
+
+        journal.push(returned("c"));
+        assert_eq!(calls(&journal), ["d"]);
+    }
+
+    #[test]
+    fn a_word_on_a_call_is_for_that_call_of_that_thought_alone() {
+        let journal = [
+            heard(1, "hi"),
+            thought("", &[("a", "act")]),
+            about(Note::Asked, "a"),
+            about(Note::Allowed, "a"),
+            called("a", Effect::Acts),
+            returned("a"),
+            thought("", &[("a", "act")]),
+        ];
+
+        assert!(!is_allowed(&journal, "a"));
+        assert_eq!(untouched(&journal, LIMITS), [&call("a", "act")]);
+        let ended = [&journal[..2], &[about(Note::Asked, "a"), noted(Note::Cancelled)]].concat();
+        assert_eq!((step(&ended), unheard(&ended)), (Step::Rest, Vec::new()));
     }
 
     #[test]
@@ -379,17 +492,16 @@ mod tests {
         crashes: BTreeSet<usize>,
         /// At which appends someone speaks.
         steers: BTreeSet<usize>,
+        /// Calls that act are asked about.
+        asks: bool,
     }
 
     fn life() -> impl Strategy<Value = Life> {
         let tool = prop_oneof![Just("read"), Just("write"), Just("act")];
         let thoughts = prop::collection::vec(prop::collection::vec(tool, 0..4), 0..8);
         let places = || prop::collection::btree_set(0_usize..60, 0..12);
-        (thoughts, places(), places()).prop_map(|(thoughts, crashes, steers)| Life {
-            thoughts,
-            crashes,
-            steers,
-        })
+        (thoughts, places(), places(), any::<bool>())
+            .prop_map(|(thoughts, crashes, steers, asks)| Life { thoughts, crashes, steers, asks })
     }
 
     /// Runs a life to its rest and checks, as it goes, what must never happen.
@@ -408,6 +520,19 @@ mod tests {
                     let wanted: Vec<_> = ids.into_iter().zip(wanted).collect();
                     vec![thought("", &wanted)]
                 }
+                Step::Call(batch)
+                    if life.asks
+                        && batch[0].tool == "act"
+                        && !is_allowed(&journal, &batch[0].id) =>
+                {
+                    let new = untouched(&journal, LIMITS);
+                    let act = new.iter().filter(|call| call.tool == "act");
+                    act.map(|call| about(Note::Asked, &call.id)).collect()
+                }
+                Step::Await(waiting) => match lost(&journal) {
+                    true => vec![returned(&waiting[0].id)],
+                    false => vec![about(Note::Allowed, &waiting[0].id)],
+                },
                 Step::Call(batch) => {
                     let mut appended: Vec<Entry> =
                         batch.iter().map(|c| called(&c.id, effect_of(&c.tool))).collect();

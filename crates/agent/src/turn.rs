@@ -14,7 +14,12 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             Note::Interrupted | Note::Cancelled | Note::Failed | Note::Command | Note::Reset => {
                 true
             }
-            Note::DeadlinePassed | Note::Summary | Note::Flush | Note::Flushed => false,
+            Note::DeadlinePassed
+            | Note::Summary
+            | Note::Flush
+            | Note::Flushed
+            | Note::Asked
+            | Note::Allowed => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

@@ -3,7 +3,7 @@
 //! A listener follows the highest epoch only, and takes `n` to see gaps: what it
 //! missed is in the journal.
 
-use holdfast_types::{RunId, SessionId, TenantId, Usage};
+use holdfast_types::{ApprovalId, RunId, SessionId, TenantId, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::{Bus, Error, Subject, Subscription};
@@ -49,6 +49,17 @@ pub enum DeltaBody {
         call: String,
         /// Whether it failed.
         failed: bool,
+    },
+    /// A call waits for a person's word, and the run with it.
+    ApprovalRequested {
+        /// The approval.
+        approval: ApprovalId,
+        /// The tool.
+        tool: String,
+        /// What it would do, in a line.
+        summary: String,
+        /// How long a word is waited for, in milliseconds.
+        left_ms: u64,
     },
     /// The run has ended.
     Done {

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::{
     Error,
+    channel::AllowList,
     channel::{self, CHANNELS},
 };
 
@@ -30,6 +31,15 @@ pub struct Account {
     pub version: i64,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+impl Account {
+    /// Who may write to it in a conversation of their own; nobody, if its settings do not say.
+    #[must_use]
+    pub fn allow_list(&self) -> AllowList {
+        let written = self.settings.get("allow").cloned().unwrap_or_default();
+        serde_json::from_value(written).unwrap_or_default()
+    }
 }
 
 /// A channel account with its secrets, for the bridge that serves it.

@@ -11,6 +11,7 @@ use crate::Error;
 const LONGEST_DESCRIPTION: usize = 2_000;
 const LONGEST_INSTRUCTIONS: usize = 100_000;
 const LONGEST_DEBOUNCE_MS: u32 = 60_000;
+const LONGEST_APPROVAL_S: u32 = 7 * 24 * 3_600;
 const MOST_TOOLS: usize = 200;
 const MOST_FALLBACKS: usize = 5;
 const MOST_BUNDLES: usize = 32;
@@ -57,6 +58,9 @@ pub struct Settings {
     pub context: ContextOptions,
     /// Sets of tools that its subagents may be given, by name, besides those that are shipped.
     pub bundles: BTreeMap<String, Vec<String>>,
+    /// How long a person's word on a call is waited for, in seconds; `None` is as the runner says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_timeout_s: Option<u32>,
 }
 
 impl Default for Settings {
@@ -72,6 +76,7 @@ impl Default for Settings {
             fallbacks: Vec::new(),
             context: ContextOptions::default(),
             bundles: BTreeMap::new(),
+            approval_timeout_s: None,
         }
     }
 }
@@ -180,6 +185,13 @@ impl Settings {
             let shown: String = self.time_zone.chars().take(80).collect();
             return Err(Error::Invalid(format!(
                 "`{shown}` is not a time zone: write an IANA name, as in `Europe/Berlin`"
+            )));
+        }
+        if let Some(given) = self.approval_timeout_s
+            && !(1..=LONGEST_APPROVAL_S).contains(&given)
+        {
+            return Err(Error::Invalid(format!(
+                "`approval_timeout` is 1 to {LONGEST_APPROVAL_S} seconds, and this one is {given}"
             )));
         }
         check_tools(Some(&self.spawns))?;

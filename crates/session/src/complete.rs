@@ -410,16 +410,20 @@ pub(crate) async fn wants_more(
     but: &[i64],
 ) -> Result<bool, Error> {
     const SQL: &str = "
-        select body from session.inbox
+        select body, state = 'new' and mode = 'interrupt' from session.inbox
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen') and seq <> all($3)
         order by seq";
 
     let tenant = tx.tenant();
-    let open: Vec<Json<Body>> = sqlx::query_scalar(SQL)
+    let open: Vec<(Json<Body>, bool)> = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(lease.session.as_uuid())
         .bind(but)
         .fetch_all(tx.conn())
         .await?;
-    Ok(open.iter().any(|body| wakes(wait, &body.0)))
+    // A turn that waits for a person's word is ended by what would have ended it as it ran.
+    let ends = |body: &Body, interrupts: bool| {
+        interrupts && wait.is_for_approval() && !body.silent && body.command().is_none()
+    };
+    Ok(open.iter().any(|(body, new)| wakes(wait, &body.0) || ends(&body.0, *new)))
 }

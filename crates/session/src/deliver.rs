@@ -12,7 +12,9 @@
 
 use std::time::Duration;
 
-use holdfast_types::{Act, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId};
+use holdfast_types::{
+    Act, ApprovalId, DeliveryClass, DeliveryId, DeliveryState, RunnerId, Target, TenantId,
+};
 use sqlx::types::Json;
 use tracing::warn;
 use uuid::Uuid;
@@ -27,7 +29,8 @@ pub const SENDING: Duration = Duration::from_secs(60);
 pub const HANDOVER: Duration = Duration::from_secs(5);
 
 type Claimed = (Uuid, Uuid, i64, i32, i32, bool);
-type Content = (Uuid, Uuid, Json<Target>, String, Option<Json<Act>>, bool, Option<String>, i32);
+type Content =
+    (Uuid, Uuid, Json<Target>, String, Option<Json<Act>>, bool, Option<String>, i32, Option<Uuid>);
 
 impl Sessions {
     /// Takes up to `limit` parts of replies that are due on a kind of channel, and commits that
@@ -124,7 +127,7 @@ impl Sessions {
                 lease_until = clock_timestamp() + $5 * interval '1 second'
             where tenant_id = $1 and delivery_id = $2 and owner = $3 and attempt = $4
               and state in ('pending', 'sending') and lease_until > clock_timestamp()
-            returning session_id, run_id, target, body, act, split, trace, attempt";
+            returning session_id, run_id, target, body, act, split, trace, attempt, approval_id";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut deliveries = Vec::with_capacity(claimed.len());
@@ -138,7 +141,8 @@ impl Sessions {
                 .fetch_optional(tx.conn())
                 .await?;
             // The handover took too long, or its session was deleted.
-            let Some((session, run, target, text, act, split, trace, attempt)) = row else {
+            let Some((session, run, target, text, act, split, trace, attempt, approval)) = row
+            else {
                 continue;
             };
             deliveries.push(Delivery {
@@ -149,6 +153,7 @@ impl Sessions {
                 target: target.0,
                 text,
                 act: act.map(|act| act.0),
+                approval: approval.map(ApprovalId::from),
                 split,
                 out_seq: *out_seq,
                 part: *part,

@@ -108,6 +108,36 @@ impl Sessions {
         Ok(Some(running))
     }
 
+    /// Asks for the end of a turn that waits for a person's word. `None` if none does; else whether
+    /// somebody should claim.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such session, or the database does not answer.
+    pub async fn cancel_wait(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<Option<bool>, Error> {
+        const SQL: &str = "
+            update session.session_lease
+            set cancel_upto = coalesce((
+                select max(seq) from session.inbox
+                where tenant_id = $1 and session_id = $2 and state = 'seen'), cancel_upto)
+            where tenant_id = $1 and session_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
+        if lease.state != State::WaitForEvent || !lease.wait.is_for_approval() {
+            tx.rollback().await?;
+            return Ok(None);
+        }
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        let wake = make_ready(&mut tx, &lease, KeepWait::No).await?;
+        tx.commit().await?;
+        Ok(Some(wake))
+    }
+
     async fn pause_one(
         &self,
         tenant: TenantId,

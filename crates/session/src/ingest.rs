@@ -313,7 +313,14 @@ async fn store(
 
     let tenant = tx.tenant();
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    let waker = messages.iter().find(|message| wakes(&lease.wait, &message.body));
+    let interrupts = |message: &&NewMessage| {
+        lease.wait.is_for_approval()
+            && message.mode == QueueMode::Interrupt
+            && !message.body.silent
+            && message.body.command().is_none()
+    };
+    let waker =
+        messages.iter().find(|message| wakes(&lease.wait, &message.body) || interrupts(message));
     let debounce = match waker {
         Some(message) if message.mode == QueueMode::Collect => message.debounce,
         _ => Duration::ZERO,

@@ -16,6 +16,7 @@
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
+//! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, shares, deletion | gateway | `care.rs` |
 //!
 //! ## What can go wrong
@@ -25,6 +26,7 @@
 //! That, and not the lease's time, is what keeps a session to one runner.
 
 mod append;
+mod approvals;
 mod care;
 mod chains;
 mod claim;
@@ -46,6 +48,10 @@ mod sweep;
 mod tails;
 mod view;
 
+pub use approvals::{
+    Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
+    subject_hash,
+};
 pub use care::Gauges;
 pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;
@@ -53,9 +59,9 @@ pub use deliver::{HANDOVER, SENDING};
 pub use error::Error;
 pub use hold::{Held, Resumed};
 pub use model::{
-    Accepted, Answer, Append, Appended, Claim, Completed, Completion, Counts, DeadLetter, Delivery,
-    DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView, Running,
-    Sent, SessionView, Swept, Waiting,
+    Accepted, Answer, Append, Appended, Awaited, Claim, Completed, Completion, Counts, DeadLetter,
+    Delivery, DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView,
+    Running, Sent, SessionView, Swept, Waiting,
 };
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;

@@ -31,6 +31,7 @@ struct InboxRow {
     body: Body,
     seen: bool,
     mode: QueueMode,
+    source: String,
     target: Option<Target>,
     trace: Option<String>,
     /// Microseconds since 1970.
@@ -73,7 +74,7 @@ impl Sessions {
                    l.next_in, l.next_entry, l.wait, s.settings,
                    (select coalesce(jsonb_agg(jsonb_build_object(
                         'seq', seq, 'message', message_id, 'body', body, 'seen', state = 'seen',
-                        'mode', mode, 'target', target, 'trace', trace,
+                        'mode', mode, 'source', source, 'target', target, 'trace', trace,
                         'accepted', (extract(epoch from accepted_at) * 1000000)::bigint)
                         order by seq), '[]')
                     from session.inbox
@@ -132,8 +133,9 @@ impl Sessions {
 }
 
 fn waiting(row: InboxRow) -> Waiting {
-    let InboxRow { seq, message, body, seen, mode, target, trace, accepted } = row;
+    let InboxRow { seq, message, body, seen, mode, source, target, trace, accepted } = row;
     // The database has no moment that this cannot name.
     let accepted_at = Timestamp::from_microsecond(accepted).unwrap_or_default();
-    Waiting { seq, message: message.into(), body, seen, mode, target, trace, accepted_at }
+    let message = message.into();
+    Waiting { seq, message, body, seen, mode, source, target, trace, accepted_at }
 }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use holdfast_types::{
-    AccountId, Act, AgentId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId, SessionId,
-    SessionKey, SessionSettings, Source, State, Target, TenantId, Usage, Wait,
+    AccountId, Act, AgentId, ApprovalId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId,
+    SessionId, SessionKey, SessionSettings, Source, State, Target, TenantId, Usage, Wait,
 };
 use jiff::Timestamp;
+use serde::{Deserialize, Deserializer};
+use uuid::Uuid;
 
 /// A message to accept.
 #[derive(Debug, Clone)]
@@ -85,6 +87,8 @@ pub struct Waiting {
     pub seen: bool,
     /// How it is taken.
     pub mode: QueueMode,
+    /// Where it came in, as stored: an account's id, a key's, or a word of the mesh's own.
+    pub source: String,
     /// Where its answer goes.
     pub target: Option<Target>,
     /// The trace it came in on.
@@ -279,6 +283,26 @@ pub struct Answer {
     pub usage: Usage,
     /// The model that answered.
     pub model: String,
+    /// The calls of its turn that wait for a person's word.
+    pub awaited: Vec<Awaited>,
+}
+
+/// A call that waits for a person's word, in short.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Awaited {
+    /// Its approval.
+    #[serde(deserialize_with = "bare")]
+    pub approval: ApprovalId,
+    /// The tool.
+    pub tool: String,
+    /// What it would do, in a line.
+    pub summary: String,
+    /// How long a word is waited for, in milliseconds from now.
+    pub left_ms: u64,
+}
+
+fn bare<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ApprovalId, D::Error> {
+    Uuid::deserialize(deserializer).map(ApprovalId::from)
 }
 
 /// A session as people see it.
@@ -302,6 +326,8 @@ pub struct SessionView {
     pub paused: Option<String>,
     /// Messages accepted and not finished.
     pub waiting: i64,
+    /// Calls of its turn that wait for a person's word.
+    pub approvals: i64,
     /// Turns it has had.
     pub turns: i64,
     /// What it cost.
@@ -392,6 +418,8 @@ pub struct Delivery {
     pub text: String,
     /// What is to be done, if it is more than to say that.
     pub act: Option<Act>,
+    /// The call that it asks for a person's word on, if it does.
+    pub approval: Option<ApprovalId>,
     /// The text is cut to size already.
     pub split: bool,
     /// Which reply of the session.

@@ -5,6 +5,7 @@
 //! | finished inbox rows | `inbox` | a tombstone remembers the key for `keys` more |
 //! | finished deliveries | `deliveries` | gone |
 //! | runs, and subagents whose end was announced | `runs` | gone; the journal keeps what was said |
+//! | approvals that were decided, or ran out | `runs` | gone; what "always" allowed stays |
 //! | events nobody could publish | `events` | gone |
 //! | what was used of budgets | `runs` | gone |
 //! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
@@ -108,6 +109,9 @@ impl Sessions {
         const SUBAGENTS: &str = "
             delete from session.subagents
             where tenant_id = $1 and announced_at < clock_timestamp() - $2 * interval '1 second'";
+        const APPROVALS: &str = "
+            delete from session.approvals
+            where tenant_id = $1 and expires_at < clock_timestamp() - $2 * interval '1 second'";
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
@@ -136,6 +140,7 @@ impl Sessions {
             (DELIVERIES, keep.deliveries),
             (RUNS, keep.runs),
             (SUBAGENTS, keep.runs),
+            (APPROVALS, keep.runs),
             (EVENTS, keep.events),
             (SPENDING, keep.runs),
         ] {

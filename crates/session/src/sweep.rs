@@ -244,7 +244,7 @@ impl Sessions {
 }
 
 /// Writes what the sweep says of a run, under a lease that is locked.
-async fn note(
+pub(crate) async fn note(
     tx: &mut TenantTx,
     lease: &Lease,
     run: RunId,

@@ -10,7 +10,8 @@ use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
 use crate::{
-    Answer, Counts, EntryView, Error, Outcome, RunView, SessionView, Sessions, sessions::no_session,
+    Answer, Awaited, Counts, EntryView, Error, Outcome, RunView, SessionView, Sessions,
+    sessions::no_session,
 };
 
 /// Which sessions to list.
@@ -31,7 +32,11 @@ macro_rules! session {
     ($which:literal) => {
         concat!(
             "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
-                    l.next_in - 1 - l.done_in as waiting, s.turns, s.input_tokens, s.cached_tokens,
+                    l.next_in - 1 - l.done_in as waiting,
+                    (select count(*) from session.approvals a
+                     where a.tenant_id = s.tenant_id and a.session_id = s.session_id
+                       and a.state = 'pending' and a.expires_at > clock_timestamp()) as approvals,
+                    s.turns, s.input_tokens, s.cached_tokens,
                     s.output_tokens, s.last_target, s.created_at, s.updated_at
              from session.sessions s join session.session_lease l using (tenant_id, session_id)
              where s.tenant_id = $1 and ",
@@ -237,7 +242,15 @@ impl Sessions {
             select i.session_id, i.seq, i.run_id, i.outcome, i.reason,
                    e.body->>'text' as text, coalesce(r.input_tokens, 0) as input_tokens,
                    coalesce(r.cached_tokens, 0) as cached_tokens,
-                   coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model
+                   coalesce(r.output_tokens, 0) as output_tokens, coalesce(r.model, '') as model,
+                   (select jsonb_agg(jsonb_build_object(
+                        'approval', a.approval_id, 'tool', a.tool, 'summary', a.summary,
+                        'left_ms', (extract(epoch from a.expires_at - clock_timestamp()) * 1000)::bigint)
+                        order by a.approval_id)
+                    from session.approvals a
+                    where a.tenant_id = i.tenant_id and a.session_id = i.session_id
+                      and a.state = 'pending' and a.run_id = i.run_id
+                      and a.expires_at > clock_timestamp()) as awaited
             from session.inbox i
             left join session.runs r on r.tenant_id = i.tenant_id and r.run_id = i.run_id
             left join session.entries e on e.tenant_id = r.tenant_id
@@ -262,6 +275,7 @@ impl Sessions {
             reason: row.reason,
             usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
             model: row.model,
+            awaited: row.awaited.map_or_else(Vec::new, |awaited| awaited.0),
         })
     }
 
@@ -312,6 +326,7 @@ struct SessionRow {
     state: String,
     paused: Option<String>,
     waiting: i64,
+    approvals: i64,
     turns: i64,
     input_tokens: i64,
     cached_tokens: i64,
@@ -333,6 +348,7 @@ impl From<SessionRow> for SessionView {
             state: State::parse(&row.state).unwrap_or(State::Wait),
             paused: row.paused,
             waiting: row.waiting,
+            approvals: row.approvals,
             turns: row.turns,
             usage: usage(row.input_tokens, row.cached_tokens, row.output_tokens),
             last_target: row.last_target.map(|target| target.0),
@@ -408,6 +424,7 @@ struct AnswerRow {
     cached_tokens: i64,
     output_tokens: i64,
     model: String,
+    awaited: Option<Json<Vec<Awaited>>>,
 }
 
 fn usage(input: i64, cached: i64, output: i64) -> Usage {

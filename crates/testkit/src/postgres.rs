@@ -3,6 +3,8 @@
 //! Migrating takes a second, copying a migrated database some tens of milliseconds. So the first
 //! test that needs a schema prepares a template and the others copy it, also across processes.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use anyhow::Context as _;
 use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
 use uuid::Uuid;
@@ -204,9 +206,15 @@ async fn run(admin: &mut PgConnection, sql: String) -> anyhow::Result<()> {
 /// A name that Postgres takes unquoted, whatever the caller hashes with.
 fn template_name(content: &str) -> String {
     let clean = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
-    // 63 bytes is what a name may have.
-    let name: String = content.chars().map(clean).take(63 - TEMPLATE_PREFIX.len()).collect();
-    format!("{TEMPLATE_PREFIX}{name}")
+    // 63 bytes is what a name may have; what is cut off counts all the same.
+    let room = 63 - TEMPLATE_PREFIX.len();
+    let name: String = content.chars().map(clean).collect();
+    if name.len() <= room {
+        return format!("{TEMPLATE_PREFIX}{name}");
+    }
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    format!("{TEMPLATE_PREFIX}{}_{:016x}", &name[..room - 17], hasher.finish())
 }
 
 /// The same URL with another database in it.
@@ -234,6 +242,16 @@ mod tests {
         let mut admin = connect(&Backends::get().await.unwrap().admin_url).await.unwrap();
         let sql = "select exists (select from pg_database where datname = $1)";
         sqlx::query_scalar(sql).bind(name).fetch_one(&mut admin).await.unwrap()
+    }
+
+    #[test]
+    fn a_long_name_s_end_makes_another_template() {
+        let long = "ab".repeat(40);
+
+        let (one, other) = (template_name(&format!("{long}1")), template_name(&format!("{long}2")));
+
+        assert_ne!(one, other);
+        assert_eq!((one.len(), template_name("Ab-1")), (63, "hf_template_ab_1".to_owned()));
     }
 
     #[test]

@@ -15,9 +15,10 @@
 //! | `/model`, `/switch model to …` | the model of this conversation | no |
 //! | `/think off\|low\|medium\|high` | how much the model thinks before it answers (spec UIC-004) | no |
 //! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
+//! | `/approve [id] [once\|always]`, `/deny [id]` | a person's word on a call that waits for it | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
 
-use crate::{Body, SessionKind, Thinking};
+use crate::{Body, SessionKind, Thinking, Verdict};
 
 /// A command, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +41,13 @@ pub enum Command {
     Think(Option<Thinking>),
     /// Begin a chain, by its name, with what is asked of it; `None` shows those there are.
     Chain(Option<(String, String)>),
+    /// A person's word on a call that waits for it; which, where that is not plain.
+    Decide {
+        /// The call, as the request names it.
+        id: Option<String>,
+        /// The word.
+        verdict: Verdict,
+    },
     /// Show what the tenant has.
     List(Listed),
     /// It is a command, and what follows it is not right: how it is used.
@@ -91,6 +99,12 @@ impl Command {
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
             "think" | "thinking" => Self::think(&rest),
             "chain" => Self::chain(said),
+            "approve" => Self::approve(&rest),
+            "deny" => match rest.as_slice() {
+                [] => Self::Decide { id: None, verdict: Verdict::Deny },
+                [id] => Self::Decide { id: Some((*id).to_owned()), verdict: Verdict::Deny },
+                _ => Self::Wrong("/deny, or /deny <id>"),
+            },
             "show" => Self::show(&rest),
             "list" => Self::list(&rest),
             "switch" => match rest.as_slice() {
@@ -127,6 +141,23 @@ impl Command {
         }
     }
 
+    fn approve(words: &[&str]) -> Self {
+        let allowing = |word: &str| Verdict::parse(word).filter(|word| *word != Verdict::Deny);
+        let (id, verdict) = match words {
+            [] => (None, Some(Verdict::Once)),
+            [word] => match allowing(word) {
+                Some(verdict) => (None, Some(verdict)),
+                None => (Some(*word), Some(Verdict::Once)),
+            },
+            [id, word] => (Some(*id), allowing(word)),
+            _ => (None, None),
+        };
+        verdict.map_or(Self::Wrong(APPROVE), |verdict| Self::Decide {
+            id: id.map(str::to_owned),
+            verdict,
+        })
+    }
+
     fn show(words: &[&str]) -> Self {
         match words {
             ["model"] => Self::Model(ModelWish::Show),
@@ -151,12 +182,15 @@ impl Command {
     pub const fn is_for(&self, kind: SessionKind) -> bool {
         match (self, kind) {
             (Self::Help | Self::Status | Self::Stop | Self::Wrong(_), _) => true,
+            // Who in a group may is looked at when it is carried out.
+            (Self::Decide { .. }, _) => true,
             (_, SessionKind::Group | SessionKind::Topic) => false,
             _ => true,
         }
     }
 }
 
+const APPROVE: &str = "/approve, /approve <id>, or /approve <id> always";
 const THINK: &str = "/think, or /think off, low, medium or high";
 const SWITCH: &str = "/switch model to <provider>:<model>";
 
@@ -181,6 +215,8 @@ mod tests {
     #[test]
     fn commands_are_read_whatever_their_case_and_whomever_they_name() {
         let model = |name: &str| Command::Model(ModelWish::Use(name.into()));
+        let decide =
+            |id: Option<&str>, verdict| Command::Decide { id: id.map(str::to_owned), verdict };
         for (text, command) in [
             ("/help", Command::Help),
             (" /Status@our_bot\n", Command::Status),
@@ -199,6 +235,12 @@ mod tests {
             ),
             ("/think", Command::Think(None)),
             ("/think high", Command::Think(Some(Thinking::High))),
+            ("/approve", decide(None, Verdict::Once)),
+            ("/approve Always", decide(None, Verdict::Always)),
+            ("/approve 1a2b3c4d", decide(Some("1a2b3c4d"), Verdict::Once)),
+            ("/Approve@our_bot 1a2b3c4d always", decide(Some("1a2b3c4d"), Verdict::Always)),
+            ("/deny", decide(None, Verdict::Deny)),
+            ("/deny 1a2b3c4d", decide(Some("1a2b3c4d"), Verdict::Deny)),
         ] {
             assert_eq!(Command::parse(text), Some(command), "{text}");
         }
@@ -223,6 +265,9 @@ mod tests {
             "/model a b",
             "/think hard",
             "/chain build",
+            "/approve a b",
+            "/approve a deny",
+            "/deny a b",
         ] {
             assert!(matches!(Command::parse(text), Some(Command::Wrong(_))), "{text}");
         }

@@ -64,6 +64,10 @@ pub enum Note {
     Command,
     /// The conversation begins anew, and the turn ends with it; the text is what its user was told.
     Reset,
+    /// A call waits for a person's word; the text is the call's id.
+    Asked,
+    /// A person allowed a call; the text is the call's id.
+    Allowed,
 }
 
 /// Something that happened in a session.
@@ -120,7 +124,7 @@ pub enum Entry {
     Noted {
         /// What kind.
         note: Note,
-        /// In words.
+        /// In words; of `Asked` and `Allowed`, the id of the call.
         text: String,
         /// How many of the entries right before it a summary does not stand for: the newest ones,
         /// which are still seen as they were said. Counted back from the note, so that it holds in

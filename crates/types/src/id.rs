@@ -103,8 +103,20 @@ id!(/// An account on a channel: a bot, a webhook.
     AccountId, "acc", "a channel account's id");
 id!(/// One part of one reply on its way to a channel.
     DeliveryId, "dlv", "a delivery's id");
+id!(/// A call that needs a person's word.
+    ApprovalId, "apr", "an approval's id");
 id!(/// One process that runs agents.
     RunnerId, "rnr", "a runner's id");
+
+impl ApprovalId {
+    /// The eight letters and digits by which people call it.
+    #[must_use]
+    pub fn slug(self) -> String {
+        // The end of a UUIDv7 is random, its beginning the time.
+        let digits = self.0.simple().to_string();
+        digits[digits.len() - 8..].to_owned()
+    }
+}
 
 impl From<MessageId> for RunId {
     fn from(message: MessageId) -> Self {

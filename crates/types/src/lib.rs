@@ -4,6 +4,7 @@
 //! their making). A type is here only if at least three crates need it.
 
 mod act;
+mod approval;
 mod chain;
 mod chat;
 mod command;
@@ -24,6 +25,7 @@ mod tree_path;
 mod wait;
 
 pub use act::Act;
+pub use approval::{ApprovalState, Verdict};
 pub use chain::{Chain, ChainStep, MOST_AT_ONCE, MOST_STAGES, SHIPPED_CHAIN, Stage};
 pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
@@ -39,8 +41,8 @@ pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId, SessionId,
-    TenantId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId,
+    SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
@@ -49,4 +51,4 @@ pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};
-pub use wait::{Filter, State, Wait, wakes};
+pub use wait::{APPROVAL_RESOLVED, Filter, State, Wait, wakes};

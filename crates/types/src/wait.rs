@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Body;
+use crate::{Body, Command};
+
+/// The event that a session waits for whose turn needs a person's word.
+pub const APPROVAL_RESOLVED: &str = "approval.resolved";
 
 /// The states of a session (spec STM-001; `PAUSE` is an overlay and `SLEEP` is derived).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +111,21 @@ pub enum Wait {
 }
 
 impl Wait {
+    /// For a person's word on a call.
+    #[must_use]
+    pub fn for_approval(deadline_ms: u64) -> Self {
+        let filter = Filter { event: Some(APPROVAL_RESOLVED.to_owned()), ..Filter::default() };
+        let note = "a person's word on a call".to_owned();
+        Self::Event { filter, deadline_ms: Some(deadline_ms), note }
+    }
+
+    /// Whether it is a person's word that is waited for.
+    #[must_use]
+    pub fn is_for_approval(&self) -> bool {
+        matches!(self, Self::Event { filter, .. }
+            if filter.event.as_deref() == Some(APPROVAL_RESOLVED))
+    }
+
     /// The state of a session that waits so.
     #[must_use]
     pub const fn state(&self) -> State {
@@ -130,16 +148,28 @@ impl Wait {
 
 /// Whether a message wakes a session that waits so.
 ///
-/// A silent message wakes nobody; it is part of the record when the next one does.
+/// A silent message wakes nobody; it is part of the record when the next one does. `/stop` ends any
+/// wait, and `/approve` and `/deny` are what a wait for a person's word is for.
 #[must_use]
 pub fn wakes(wait: &Wait, message: &Body) -> bool {
     if message.silent {
         return false;
     }
+    if ends(wait, message.command().as_ref()) {
+        return true;
+    }
     match wait {
         Wait::Anything => true,
         Wait::Message { filter, .. } => message.event.is_none() && filter.matches(message),
         Wait::Event { filter, .. } => message.event.is_some() && filter.matches(message),
+    }
+}
+
+fn ends(wait: &Wait, command: Option<&Command>) -> bool {
+    match command {
+        Some(Command::Stop) => true,
+        Some(Command::Decide { .. }) => wait.is_for_approval(),
+        Some(_) | None => false,
     }
 }
 
@@ -211,6 +241,25 @@ mod tests {
         assert!(wakes(&waits, &event));
         assert!(!wakes(&waits, &Body::text("approval.resolved")));
         assert!(!wakes(&message(Filter::default()), &event));
+    }
+
+    #[test]
+    fn a_wait_for_a_word_is_ended_by_the_word_and_by_a_stop_and_by_nothing_else_that_is_said() {
+        let waits = Wait::for_approval(5);
+        let other = message(Filter { contains: Some("yes".into()), ..Filter::default() });
+
+        for (text, wakes_it, wakes_other) in [
+            ("/approve 1a2b3c4d", true, false),
+            ("/deny", true, false),
+            ("/stop", true, true),
+            ("/status", false, false),
+            ("yes", false, true),
+        ] {
+            assert_eq!(wakes(&waits, &Body::text(text)), wakes_it, "{text}");
+            assert_eq!(wakes(&other, &Body::text(text)), wakes_other, "{text}");
+        }
+        assert!(!wakes(&waits, &Body { silent: true, ..Body::text("/approve") }));
+        assert!(waits.is_for_approval() && !other.is_for_approval());
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub(crate) struct Brief {
     pub(crate) context: ContextOptions,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
+    /// How long a person's word on a call is waited for.
+    pub(crate) approval_timeout: Duration,
     pub(crate) zone: TimeZone,
     pub(crate) zone_name: String,
     pub(crate) model_id: ModelId,
@@ -97,6 +99,8 @@ pub(crate) struct Agents {
     paths: Vec<TreePath>,
     client: reqwest::Client,
     built_in: Models,
+    /// How long a person's word is waited for, unless the agent says otherwise.
+    approval_timeout: Duration,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
     /// How many versions there were.
@@ -143,10 +147,17 @@ impl Agents {
             paths,
             client,
             built_in,
+            approval_timeout: Duration::from_secs(120),
             ready: Mutex::default(),
             kept: Mutex::default(),
             versions: AtomicU64::new(0),
         })
+    }
+
+    /// The same, waiting so long for a person's word where an agent does not say otherwise.
+    #[must_use]
+    pub(crate) fn with_approval_timeout(self, approval_timeout: Duration) -> Self {
+        Self { approval_timeout, ..self }
     }
 
     /// An agent and its model, as they are now or were a second ago; `model` goes before its own.
@@ -220,6 +231,7 @@ impl Agents {
         let (files, connections, ()) =
             tokio::join!(self.files(tenant, agent.id), connections, self.refresh(&chain));
         let (files, connections) = (files?, connections?);
+        let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
@@ -242,6 +254,7 @@ impl Agents {
             connections,
             context: agent.settings.context,
             dm_scope: agent.settings.dm_scope,
+            approval_timeout: own.unwrap_or(self.approval_timeout),
             zone,
             zone_name,
             model_id,

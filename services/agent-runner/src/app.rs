@@ -186,11 +186,13 @@ impl App {
         let readiness = Readiness::new();
         let database = readiness.check("database");
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);
+        let approval_timeout = config.runner.approval_timeout;
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?,
+            agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?
+                .with_approval_timeout(approval_timeout),
             workspaces,
             policies: Policies::new(directory.clone()),
             studio,

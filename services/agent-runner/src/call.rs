@@ -11,13 +11,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
+use holdfast_session::Completed;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
 use holdfast_types::{ConnectionKind, Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
-use crate::{agents::Brief, connections, error::Error, fail, turn::Turn, turn::thoughts};
+use crate::{
+    agents::Brief, approvals::Cleared, connections, error::Error, fail, turn::Turn, turn::thoughts,
+};
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
 /// on with the turn had better read again (decision 0004).
@@ -25,9 +28,18 @@ const WORTH_STORING: Duration = Duration::from_millis(500);
 
 impl Turn<'_> {
     /// Makes these calls, at once if they are several, and stores what came of them.
-    pub(crate) async fn call(&mut self, brief: &Brief, calls: &[ToolCall]) -> Result<(), Error> {
+    pub(crate) async fn call(
+        &mut self,
+        brief: &Brief,
+        calls: &[ToolCall],
+    ) -> Result<Option<Completed>, Error> {
         self.before_effect().await?;
         self.sit_down(brief);
+        let calls = match self.clear(brief, calls).await? {
+            Cleared::Asked(completed) => return Ok(Some(completed)),
+            Cleared::Make(calls) if calls.is_empty() => return Ok(None),
+            Cleared::Make(calls) => calls,
+        };
         let acts: Vec<Entry> = calls
             .iter()
             .map(|call| (call, self.tools.effect(&call.tool)))
@@ -54,10 +66,10 @@ impl Turn<'_> {
         let told = !self.hold.desk().outbox.is_empty();
         if reads && !told && began.elapsed() < WORTH_STORING {
             returned.into_iter().for_each(|entry| self.journal.hear(entry));
-            return Ok(());
+            return Ok(None);
         }
         self.append(returned).await?;
-        Ok(())
+        Ok(None)
     }
 
     /// Lays out what the tools of this step need to know.
@@ -118,19 +130,8 @@ impl Turn<'_> {
     async fn dispatch(&self, brief: &Brief, call: &ToolCall) -> Result<Output, ToolError> {
         self.check(brief, call).await?;
         let registry = self.tools.registry();
-        let claim = &self.hold.claim;
-        let cancelled = CancellationToken::new();
-        let context = Call {
-            tenant: claim.tenant,
-            agent: brief.agent,
-            agent_name: brief.name.clone(),
-            session: claim.session,
-            run: self.run,
-            key: self.key_of(call),
-            // What was on offer is asked again: the model may name what was not.
-            allowed: self.allowed(brief),
-            cancelled: cancelled.clone(),
-        };
+        let context = self.context(brief, call);
+        let cancelled = context.cancelled.clone();
         let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
         let until = (Instant::now() + limit).min(self.deadline);
         let made = registry.call(context, &call.tool, &call.input);
@@ -152,6 +153,22 @@ impl Turn<'_> {
     fn key_of(&self, call: &ToolCall) -> String {
         let step = thoughts(self.journal.turn()).saturating_sub(1);
         format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
+    }
+
+    /// In whose name a call is made.
+    pub(crate) fn context(&self, brief: &Brief, call: &ToolCall) -> Call {
+        let claim = &self.hold.claim;
+        Call {
+            tenant: claim.tenant,
+            agent: brief.agent,
+            agent_name: brief.name.clone(),
+            session: claim.session,
+            run: self.run,
+            key: self.key_of(call),
+            // What was on offer is asked again: the model may name what was not.
+            allowed: self.allowed(brief),
+            cancelled: CancellationToken::new(),
+        }
     }
 
     /// The tools that whoever speaks in this turn may have used.

@@ -13,7 +13,7 @@ use holdfast_types::{
 use crate::{
     chains::{Asker, Mesh},
     error::Error,
-    turn::Turn,
+    turn::{Turn, thoughts},
     worker::Worker,
 };
 
@@ -28,6 +28,7 @@ const HELP: &str = "\
 /model [default | provider:model | alias] – show or change its model
 /think [off | low | medium | high] – how much it thinks before it answers
 /chain [name text] – the chains there are; begins one
+/approve [id] [once | always], /deny [id] – answer when it asks whether it may
 /list agents | models | channels – what there is
 Everything else is for the assistant.";
 
@@ -36,6 +37,10 @@ const NOT_IN_GROUPS: &str = "This command is not for groups: send it in a direct
 impl Turn<'_> {
     /// The command that begins this turn, if one does.
     pub(crate) fn command(&self) -> Option<Command> {
+        if thoughts(self.journal.turn()) > 0 {
+            // A word on a call of this turn is part of it.
+            return None;
+        }
         let mut heard = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } if !body.silent => Some(body),
             Entry::Heard { .. }
@@ -71,6 +76,7 @@ impl Turn<'_> {
             Command::Model(wish) => self.set_model(wish).await?,
             Command::Think(level) => self.set_thinking(level).await?,
             Command::Chain(wanted) => self.chain(wanted).await?,
+            Command::Decide { id, verdict } => self.answer_word(id.as_deref(), verdict).await?,
             Command::List(what) => self.list(what).await?,
         };
         self.tell(Note::Command, text).await

@@ -72,6 +72,11 @@ pub struct Runner {
     #[serde(with = "humantime_serde")]
     pub tool_timeout: Duration,
 
+    /// How long a person's word on a call that needs it is waited for; then it is denied. An agent
+    /// may say otherwise.
+    #[serde(with = "humantime_serde")]
+    pub approval_timeout: Duration,
+
     /// Calls that a model may make in one turn.
     pub tool_calls_per_turn: usize,
 
@@ -162,6 +167,7 @@ impl Default for Runner {
             turn_deadline: Duration::from_secs(600),
             model_timeout: Duration::from_secs(120),
             tool_timeout: Duration::from_secs(60),
+            approval_timeout: Duration::from_secs(120),
             tool_calls_per_turn: 20,
             poll: Duration::from_secs(1),
             sweep: Duration::from_secs(1),
@@ -188,6 +194,11 @@ impl Runner {
     pub fn check(&self) -> anyhow::Result<()> {
         ensure!(self.slots > 0, "`runner.slots` is 0: nothing would ever run");
         ensure!(self.history_entries > 0, "`runner.history_entries` is 0: write 200, say");
+        ensure!(
+            self.approval_timeout >= Duration::from_secs(1),
+            "`runner.approval_timeout` is {:?}: nobody could answer; 1 s is the least",
+            self.approval_timeout
+        );
         let loops = [
             ("poll", self.poll),
             ("sweep", self.sweep),

@@ -57,7 +57,9 @@ impl Turn<'_> {
             | Note::Flush
             | Note::Flushed
             | Note::Command
-            | Note::Reset => (Outcome::Failed, "given up"),
+            | Note::Reset
+            | Note::Asked
+            | Note::Allowed => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
@@ -71,6 +73,7 @@ impl Turn<'_> {
         text: String,
         done: Vec<i64>,
     ) -> Result<Completed, Error> {
+        self.withdraw().await?;
         let is_reply = if text.is_empty() { Replies::No } else { Replies::Yes };
         let target = self.target();
         let answer = match is_reply {

@@ -99,6 +99,7 @@ mod tests {
             body: Body::text("hi"),
             seen: false,
             mode,
+            source: "test".to_owned(),
             target: None,
             trace: None,
             accepted_at: Timestamp::UNIX_EPOCH,

@@ -11,7 +11,9 @@ use std::{
 };
 
 use holdfast_kit::Backoff;
-use holdfast_session::{Append, Appended, Charge, Completed, Completion, Loaded, Sessions, Spent};
+use holdfast_session::{
+    Append, Appended, Ask, Charge, Completed, Completion, Loaded, NewApproval, Sessions, Spent,
+};
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
@@ -224,6 +226,39 @@ impl Journal {
         };
         fail::point("runner.after_complete").await;
         self.next_entry += i64::try_from(completion.entries.len()).unwrap_or(i64::MAX);
+        self.stored = self.entries.len();
+        Ok(completed)
+    }
+
+    /// Asks a person about calls, and puts the turn down until something is said of them.
+    pub(crate) async fn ask(
+        &mut self,
+        run: RunId,
+        entries: Vec<Entry>,
+        approvals: Vec<NewApproval>,
+    ) -> Result<Completed, Error> {
+        self.entries.extend(entries);
+        let ask = Ask {
+            run,
+            at: self.next_entry,
+            entries: self.entries[self.stored..].to_vec(),
+            seen: heard(&self.entries[self.stored..]),
+            deliveries: std::mem::take(&mut self.hold.desk().outbox),
+            approvals,
+        };
+        fail::point("runner.before_ask").await;
+        let mut tried = 0;
+        let completed = loop {
+            let error = match self.sessions.ask(&self.hold.claim, ask.clone()).await {
+                Ok(completed) => break completed,
+                Err(error) => error,
+            };
+            if self.was_made(error, &mut tried).await?.is_some() {
+                // What it led to is not known; to look is cheap.
+                break Completed { wake: true, again: true };
+            }
+        };
+        fail::point("runner.after_ask").await;
         self.stored = self.entries.len();
         Ok(completed)
     }

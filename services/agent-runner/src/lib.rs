@@ -15,6 +15,7 @@
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
+//! | `approvals.rs` | calls that need a person's word |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
 //! | `flush.rs` | writing memory down before that |
 //! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
@@ -50,6 +51,7 @@
 
 mod agents;
 mod app;
+mod approvals;
 mod bounds;
 mod budget;
 mod call;

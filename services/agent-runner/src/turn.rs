@@ -178,8 +178,11 @@ impl<'w> Turn<'w> {
                 Step::ThinkWithoutTools => self.think(brief, false).instrument(span).await?,
                 Step::Call(calls) => {
                     let calls: Vec<ToolCall> = calls.into_iter().cloned().collect();
-                    self.call(brief, &calls).instrument(span).await?;
-                    None
+                    self.call(brief, &calls).instrument(span).await?
+                }
+                Step::Await(calls) => {
+                    let calls: Vec<ToolCall> = calls.into_iter().cloned().collect();
+                    self.wait_for_words(&calls).instrument(span).await?
                 }
                 Step::Unknown(call) => {
                     let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
@@ -264,6 +267,7 @@ impl<'w> Turn<'w> {
         if self.pause || signal.pause {
             return Err(Error::AskedBack);
         }
+        self.hear_words().await?;
         self.desk();
         match self.intake() {
             Intake::Cancelled(seqs) => {
@@ -334,7 +338,7 @@ impl<'w> Turn<'w> {
         })
     }
 
-    fn hear_all(&mut self, seqs: &[i64]) {
+    pub(crate) fn hear_all(&mut self, seqs: &[i64]) {
         let heard = self.heard();
         for row in &self.waiting {
             if seqs.contains(&row.seq) && !heard.contains(&row.seq) {

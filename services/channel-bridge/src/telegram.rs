@@ -6,6 +6,7 @@
 //! | file | what |
 //! |---|---|
 //! | `acts` | what is done besides saying something |
+//! | `buttons` | what is on them, and what they say |
 //! | `client` | the methods of the Bot API |
 //! | `judge` | what an update is |
 //! | `files` | files that come with a message |
@@ -14,6 +15,7 @@
 //! | `render` | Markdown as Telegram's HTML |
 
 mod acts;
+mod buttons;
 mod client;
 mod files;
 mod inbound;
@@ -112,7 +114,9 @@ impl Telegram {
         let Ok(thread) = part.target.thread.as_deref().map(str::parse).transpose() else {
             return Outcome::refused("the topic is no number");
         };
+        let buttons = part.approval.map(buttons::of);
         let message = Outgoing {
+            buttons: buttons.as_ref().map_or(&[], |buttons| buttons.as_slice()),
             chat: &part.target.chat,
             thread,
             // The first part answers; the others follow it.

@@ -6,6 +6,7 @@
 
 mod accounts;
 pub mod agents;
+mod approvals;
 mod budgets;
 mod chains;
 mod connections;
@@ -26,14 +27,14 @@ use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
 use holdfast_proto::gateway::v1::{
-    agents_server::AgentsServer, budgets_server::BudgetsServer, chains_server::ChainsServer,
-    channels_server::ChannelsServer, connections_server::ConnectionsServer,
-    credentials_server::CredentialsServer, files_server::FilesServer, keys_server::KeysServer,
-    mcp_servers_server::McpServersServer, models_server::ModelsServer,
-    operations_server::OperationsServer, policies_server::PoliciesServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, subagents_server::SubagentsServer,
-    tenants_server::TenantsServer,
+    agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
+    chains_server::ChainsServer, channels_server::ChannelsServer,
+    connections_server::ConnectionsServer, credentials_server::CredentialsServer,
+    files_server::FilesServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
+    models_server::ModelsServer, operations_server::OperationsServer,
+    policies_server::PoliciesServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer,
+    subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};
@@ -86,6 +87,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
+        .add_service(service!(ApprovalsServer, approvals::Approvals))
         .add_service(service!(SessionsServer, sessions::Handler))
         .add_service(service!(SubagentsServer, subagents::Subagents))
         .add_service(service!(ChainsServer, chains::Chains))

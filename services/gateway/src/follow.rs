@@ -21,7 +21,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use holdfast_bus::{Bus, Delta, Deltas};
 use holdfast_session::{Accepted, Answer, Sessions};
-use holdfast_types::{Fault as _, MessageId, RunId, SessionId, TenantId};
+use holdfast_types::{ApprovalId, Fault as _, MessageId, RunId, SessionId, TenantId};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
@@ -98,6 +98,7 @@ impl Follower {
             merge: Merge::new(0, Vec::new()),
             unsure: None,
             told: VecDeque::new(),
+            asked: Vec::new(),
             look_at: Instant::now() + PATIENCE,
             over: false,
         }
@@ -126,6 +127,8 @@ pub struct Follow {
     /// A delta of a turn that may or may not have seen the message.
     unsure: Option<Delta>,
     told: VecDeque<Event>,
+    /// Approvals that were told of.
+    asked: Vec<ApprovalId>,
     look_at: Instant,
     over: bool,
 }
@@ -160,6 +163,13 @@ impl Follow {
     pub async fn next(&mut self) -> Option<Result<Event, Error>> {
         loop {
             if let Some(event) = self.told.pop_front() {
+                // The bus and the journal both tell of it.
+                if let What::Approval(awaited) = &event.what {
+                    if self.asked.contains(&awaited.approval) {
+                        continue;
+                    }
+                    self.asked.push(awaited.approval);
+                }
                 if matches!(event.what, What::Done(_)) {
                     self.over = true;
                     self.told.clear();
@@ -178,7 +188,7 @@ impl Follow {
         }
     }
 
-    /// Waits for the end.
+    /// Waits for the end, or until a person must say something first.
     ///
     /// # Errors
     ///
@@ -186,8 +196,13 @@ impl Follow {
     pub async fn finish(mut self, patience: Duration) -> Result<Finished, Error> {
         let end = async {
             while let Some(event) = self.next().await {
-                if let What::Done(finished) = event?.what {
-                    return Ok(finished);
+                match event?.what {
+                    What::Done(finished) => return Ok(finished),
+                    What::Approval(awaited) => return Ok(Finished::waits(&awaited)),
+                    What::StepStarted { .. }
+                    | What::Text(_)
+                    | What::ToolStarted { .. }
+                    | What::ToolEnded { .. } => {}
                 }
             }
             Err(Error::Stopping)
@@ -253,9 +268,12 @@ impl Follow {
     }
 
     fn heed(&mut self, answer: Answer) {
-        let Answer { run, outcome, text, reason, usage, model, .. } = answer;
+        let Answer { run, outcome, text, reason, usage, model, awaited, .. } = answer;
         if let Some(run) = run {
             self.merge.adopt(run);
+        }
+        for awaited in awaited {
+            self.told.push_back(Event { run, step: None, what: What::Approval(awaited) });
         }
         if let Some(outcome) = outcome {
             let finished = Finished { outcome, text, reason, usage, model };

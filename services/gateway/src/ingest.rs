@@ -198,7 +198,15 @@ impl Ingest {
         if let Some(running) = running {
             self.tell(session, running, ControlKind::Cancel);
         }
-        Ok(running.is_some())
+        if running.is_some() {
+            return Ok(true);
+        }
+        // A turn that waits for a person's word is on nobody's hands.
+        let waited = self.sessions.cancel_wait(tenant, session).await?;
+        if waited == Some(true) {
+            self.bus.wake_run(0);
+        }
+        Ok(waited.is_some())
     }
 
     fn tell(&self, session: SessionId, running: Running, kind: ControlKind) {

@@ -235,6 +235,7 @@ async fn finish(mut follow: Follow, context: &Context) -> Result<Finished, Error
             What::Done(finished) => return Ok(finished),
             What::StepStarted { .. } => "thinking".to_owned(),
             What::ToolStarted { tool, .. } => format!("using {tool}"),
+            What::Approval(_) => "waiting for a person's approval".to_owned(),
             What::Text(_) | What::ToolEnded { .. } => continue,
         };
         told += 1;

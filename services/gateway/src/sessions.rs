@@ -158,10 +158,15 @@ impl Service for Handler {
             Some(session) => Some(self.find(caller.tenant, &session).await?),
             None => None,
         };
+        let waiting = self.0.sessions.waiting_runs(caller.tenant, session, most).await;
+        let waiting = waiting.map_err(Error::from)?;
         let runs = self.0.sessions.runs(caller.tenant, session, most).await.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
 
-        let runs = runs.into_iter().map(|run| convert::run(run, &names)).collect();
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let waiting = waiting.into_iter().map(|run| convert::waiting_run(run, &names));
+        let ended = runs.into_iter().map(|run| convert::run(run, &names));
+        let runs = waiting.chain(ended).take(most).collect();
         Ok(Response::new(ListRunsResponse { runs }))
     }
 

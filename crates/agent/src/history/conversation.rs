@@ -17,6 +17,7 @@
 //! | a call that nobody spoke before | a short line in brackets before it |
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
+//! | that a person was asked about a call, and allowed it | nothing: the call's result tells |
 //! | a conversation that began anew | nothing from before it |
 //! | what was thought and called while memory was written down | nothing |
 //! | a seeded message of the system | nothing here: it is part of the instructions |
@@ -255,7 +256,8 @@ impl<'j> Reader<'j> {
                 return;
             }
             // The one in force is told apart, and others have had their time.
-            Note::Summary | Note::Flush | Note::Flushed => return,
+            // What came of it is told as the call's result.
+            Note::Summary | Note::Flush | Note::Flushed | Note::Asked | Note::Allowed => return,
         };
         if ends {
             self.settle();

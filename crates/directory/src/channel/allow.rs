@@ -82,6 +82,17 @@ impl AllowList {
     pub fn allows(&self, id: &str, name: &str) -> bool {
         self.0.iter().any(|entry| entry.matches(id, name))
     }
+
+    /// Whether the list names this very id: `*` names nobody, and a name may be somebody else's
+    /// tomorrow.
+    #[must_use]
+    pub fn names_id(&self, id: &str) -> bool {
+        !id.is_empty()
+            && self.0.iter().any(|entry| match entry {
+                Entry::Either(wanted) | Entry::Id(wanted) => wanted == id,
+                Entry::Everybody | Entry::Name(_) => false,
+            })
+    }
 }
 
 #[cfg(test)]
@@ -124,6 +135,20 @@ mod tests {
         assert!(!list(json!(["*"])).names("7", "anna"));
         assert!(list(json!(["*", 7])).names("7", ""));
         assert!(!list(json!(["*", 7])).names("8", ""));
+    }
+
+    #[test]
+    fn only_an_id_names_somebody() {
+        for (entry, names) in [
+            (json!(7), true),
+            (json!("7|anna"), true),
+            (json!("@7"), false),
+            (json!("*"), false),
+            (json!("anna"), false),
+        ] {
+            assert_eq!(list(json!([entry])).names_id("7"), names, "{entry}");
+        }
+        assert!(!list(json!([""])).names_id(""));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 )]
 
 mod answering;
+mod approvals;
 mod budgets;
 mod bundles;
 mod catalogue;

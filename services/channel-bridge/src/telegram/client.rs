@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LARGEST: usize = 8 * 1024 * 1024;
 
 /// The updates that are asked for; others are not even sent.
-const UPDATES: [&str; 2] = ["message", "edited_message"];
+const UPDATES: [&str; 3] = ["message", "edited_message", "callback_query"];
 
 /// A text that is no bot's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -82,6 +82,8 @@ pub struct Outgoing<'a> {
     pub text: &'a str,
     /// It is HTML.
     pub html: bool,
+    /// Buttons below it, one a row: what they show, and what they say to the bot.
+    pub buttons: &'a [(String, String)],
 }
 
 impl Bot {
@@ -155,7 +157,23 @@ impl Bot {
             params["reply_parameters"] =
                 json!({"message_id": id, "allow_sending_without_reply": true});
         }
+        if !message.buttons.is_empty() {
+            let row =
+                |(text, data): &(String, String)| json!([{"text": text, "callback_data": data}]);
+            let rows: Vec<Value> = message.buttons.iter().map(row).collect();
+            params["reply_markup"] = json!({"inline_keyboard": rows});
+        }
         self.call("sendMessage", &params, PATIENCE).await
+    }
+
+    /// Says that a button was seen; until then it looks busy.
+    ///
+    /// # Errors
+    ///
+    /// If the call comes to nothing.
+    pub async fn answer_press(&self, press: &str, text: &str) -> Result<(), CallError> {
+        let params = json!({"callback_query_id": press, "text": text});
+        self.call::<bool>("answerCallbackQuery", &params, PATIENCE).await.map(drop)
     }
 
     /// Shows that the bot is at it.

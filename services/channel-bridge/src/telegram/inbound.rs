@@ -87,7 +87,7 @@ impl Telegram {
 
     async fn judged(&self, update: Value, id: i64, patience: Patience) -> Taken {
         let Some(me) = self.me.get() else { return Taken::NotNow };
-        let update: Update = match serde_json::from_value(update) {
+        let update: Update = match serde_json::from_value::<Update>(update) {
             Ok(update) => update,
             Err(_) => {
                 // It would come again for ever. Its content stays out of the log.
@@ -95,7 +95,12 @@ impl Telegram {
                 return done("malformed");
             }
         };
-        match judge(update, &self.settings, me) {
+        let press = update.callback_query.as_ref().map(|press| press.id.clone());
+        let verdict = judge(update, &self.settings, me);
+        if let Some(press) = press {
+            self.acknowledge(press, &verdict);
+        }
+        match verdict {
             Verdict::Ignore(why) => {
                 debug!(why, "an update is nothing to us");
                 done("ignored")
@@ -158,6 +163,21 @@ impl Telegram {
         }
     }
 
+    /// Lets a button look pressed; nobody waits for it.
+    fn acknowledge(&self, press: String, verdict: &Verdict) {
+        let text = match verdict {
+            Verdict::Take(_) => "",
+            Verdict::Refuse { .. } => "You may not.",
+            Verdict::Ignore(_) => "This button does nothing any more.",
+        };
+        let bot = self.bot.clone();
+        tokio::spawn(async move {
+            if let Err(error) = bot.answer_press(&press, text).await {
+                debug!(%error, "a button was not answered");
+            }
+        });
+    }
+
     /// Shows that the bot is at it, if Telegram likes; nobody waits for it.
     fn type_in(&self, chat: i64, thread: Option<i64>) {
         let bot = self.bot.clone();
@@ -182,7 +202,8 @@ impl Telegram {
 
     async fn tell(&self, chat: i64, thread: Option<i64>, text: &str) {
         let chat = chat.to_string();
-        let message = Outgoing { chat: &chat, thread, reply_to: None, text, html: false };
+        let message =
+            Outgoing { chat: &chat, thread, reply_to: None, text, html: false, buttons: &[] };
         if let Err(error) = self.bot.send_message(message).await {
             debug!(%error, "a sender was not told");
         }

@@ -6,7 +6,8 @@
 
 use holdfast_proto::gateway::v1::{AcceptRequest, MessageAttachment};
 
-use super::wire::{Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
+use super::buttons;
+use super::wire::{CallbackQuery, Chat, ChatKind, Entity, File, Me, Message, Replied, Update};
 use holdfast_directory::channel::TelegramSettings;
 
 /// What an edit's text begins with.
@@ -34,6 +35,9 @@ pub enum Verdict {
 /// Judges an update.
 #[must_use]
 pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
+    if let Some(press) = update.callback_query {
+        return pressed(press, settings);
+    }
     let (message, is_edit) = match (update.message, update.edited_message) {
         (Some(message), _) => (message, false),
         (None, Some(message)) => (message, true),
@@ -70,6 +74,47 @@ pub fn judge(update: Update, settings: &TelegramSettings, me: &Me) -> Verdict {
         attachments,
         Kind { is_group, is_edit, silent, is_listed },
     )))
+}
+
+/// A button says what somebody could have written, and counts as if they had: only our own words
+/// are on buttons, and whoever presses one may not do more by it than by writing.
+fn pressed(press: CallbackQuery, settings: &TelegramSettings) -> Verdict {
+    let CallbackQuery { id, from, message, data } = press;
+    let Some(message) = message else { return Verdict::Ignore("old_button") };
+    let Some(text) = data.as_deref().and_then(buttons::said) else {
+        return Verdict::Ignore("strange_button");
+    };
+    let is_group = match message.chat.kind {
+        ChatKind::Private => false,
+        ChatKind::Group | ChatKind::Supergroup => true,
+        ChatKind::Channel | ChatKind::Other => return Verdict::Ignore("chat"),
+    };
+    let chat = message.chat.id;
+    let sender = from.id.to_string();
+    let is_allowed = match is_group {
+        true => settings.groups.allow.allows(&chat.to_string(), &message.chat.username),
+        false => settings.allow.allows(&sender, &from.username),
+    };
+    match (is_allowed && !from.is_bot, is_group) {
+        (true, _) => {}
+        (false, true) => return Verdict::Ignore("not_allowed"),
+        (false, false) => return Verdict::Refuse { chat, sender },
+    }
+    let thread = message.message_thread_id.filter(|_| message.is_topic_message);
+    let thread = thread.map(|thread| thread.to_string()).unwrap_or_default();
+    Verdict::Take(Box::new(AcceptRequest {
+        idempotency_key: format!("press:{id}"),
+        peer_kind: if is_group { "group" } else { "direct" }.to_owned(),
+        peer_id: chat.to_string(),
+        thread: thread.clone(),
+        sender_id: sender,
+        sender_name: format!("{} {}", from.first_name, from.last_name).trim().to_owned(),
+        text,
+        reply_chat: chat.to_string(),
+        reply_thread: thread,
+        reply_to: if is_group { message.message_id.to_string() } else { String::new() },
+        ..AcceptRequest::default()
+    }))
 }
 
 #[derive(Clone, Copy)]

@@ -26,6 +26,29 @@ pub struct Update {
     pub message: Option<Message>,
     /// Somebody changed what they wrote.
     pub edited_message: Option<Message>,
+    /// Somebody pressed a button.
+    pub callback_query: Option<CallbackQuery>,
+}
+
+/// A button that was pressed (<https://core.telegram.org/bots/api#callbackquery>).
+#[derive(Debug, Clone, Deserialize)]
+pub struct CallbackQuery {
+    pub id: String,
+    pub from: User,
+    /// The message that the button is on; without it, an old one.
+    pub message: Option<Pressed>,
+    /// What the button says to the bot.
+    pub data: Option<String>,
+}
+
+/// The message that a button is on, of which Telegram may not know more.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Pressed {
+    pub message_id: i64,
+    pub chat: Chat,
+    pub message_thread_id: Option<i64>,
+    #[serde(default)]
+    pub is_topic_message: bool,
 }
 
 /// A message.

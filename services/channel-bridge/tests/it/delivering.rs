@@ -294,3 +294,19 @@ async fn a_receiver_that_hangs_does_not_hold_up_anothers_replies() {
     assert_eq!(slow.posts().len(), 1);
     bridge.stop().await;
 }
+
+#[tokio::test]
+async fn a_request_for_approval_has_buttons_on_telegram() {
+    let (world, account) = with_bot().await;
+    let asked = world.ask(target("telegram", account, "7"), "Approval needed").await;
+    let bridge = world.bridge().await;
+
+    eventually("it is sent", async || texts(&world).len() == 1).await;
+
+    let calls = world.telegram.calls();
+    let sent = calls.iter().find(|call| call.method == "sendMessage").unwrap();
+    let keyboard = &sent.params["reply_markup"]["inline_keyboard"];
+    assert_eq!(keyboard[0][0]["text"], "Allow once");
+    assert_eq!(keyboard[2][0]["callback_data"], format!("d:{asked}"));
+    bridge.stop().await;
+}

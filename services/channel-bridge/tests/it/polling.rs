@@ -295,3 +295,36 @@ async fn files_come_with_their_message_and_one_that_cannot_be_had_keeps_none() {
     assert_eq!(came, [is("look", "photo", 10), is("", "document", 0), is("", "voice", 0)]);
     bridge.stop().await;
 }
+
+fn press(id: &str, from: i64, chat: (i64, &str), data: &str) -> serde_json::Value {
+    let (chat, kind) = chat;
+    json!({"callback_query": {"id": id, "from": {"id": from, "first_name": "A"}, "data": data,
+        "chat_instance": "1", "message": {"message_id": 5, "date": 1,
+        "chat": {"id": chat, "type": kind}, "text": "Approval needed"}}})
+}
+
+#[tokio::test]
+async fn a_button_says_what_its_presser_could_have_written_and_no_more() {
+    let (world, _) = world().await;
+    let bridge = world.bridge().await;
+    let id = holdfast_types::ApprovalId::generate();
+
+    world.telegram.push_raw(TOKEN, press("1", 9, (9, "private"), &format!("o:{id}")));
+    world.telegram.push_raw(TOKEN, press("2", 7, (7, "private"), "anything"));
+    world.telegram.push_raw(TOKEN, press("3", 7, (7, "private"), &format!("o:{id}")));
+    world.telegram.push_raw(TOKEN, press("4", 8, (-5, "supergroup"), &format!("d:{id}")));
+    world.taken(2).await;
+    world.confirmed().await;
+
+    let taken = world.gateway.taken();
+    assert_eq!(world.gateway.texts(), [format!("/approve {id} once"), format!("/deny {id}")]);
+    assert_eq!((taken[0].sender_id.as_str(), taken[0].peer_kind.as_str()), ("7", "direct"));
+    assert_eq!((taken[1].sender_id.as_str(), taken[1].peer_id.as_str()), ("8", "-5"));
+    assert_eq!(taken[0].idempotency_key, "press:3");
+    let answered = || {
+        let calls = world.telegram.calls().into_iter();
+        calls.filter(|call| call.method == "answerCallbackQuery").count()
+    };
+    crate::world::eventually("all buttons look pressed", async || answered() == 4).await;
+    bridge.stop().await;
+}

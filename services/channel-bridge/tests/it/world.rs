@@ -6,11 +6,13 @@ use channel_bridge::{App, Config};
 use holdfast_bus::Bus;
 use holdfast_directory::{Account, Actor, Directory, NewAccount, Seal};
 use holdfast_pg::Pools;
-use holdfast_session::{Completion, DeliveryView, NewDelivery, NewMessage, Outcome, Sessions};
+use holdfast_session::{
+    Ask, Completion, DeliveryView, NewApproval, NewDelivery, NewMessage, Outcome, Sessions,
+};
 use holdfast_testkit::{Database, FakeTelegram, nats, redis};
 use holdfast_types::{
-    AccountId, Act, AgentId, AgentName, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId,
-    SessionKey, Source, Target, TenantId, Usage, Wait,
+    AccountId, Act, AgentId, AgentName, ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId,
+    RunnerId, SessionKey, Source, Target, TenantId, Usage, Wait,
 };
 use holdfast_workspace::Workspaces;
 use jiff::Timestamp;
@@ -198,6 +200,47 @@ impl World {
         };
         self.sessions.complete(&claims[0], completion).await.unwrap();
         self.bus.wake_deliver(&target.channel);
+        id
+    }
+
+    /// What a runner does when a call needs a person's word.
+    pub async fn ask(&self, target: Target, text: &str) -> ApprovalId {
+        let message = NewMessage {
+            key: SessionKey::api(&AgentName::new("main"), &target.chat).unwrap(),
+            agent: AgentId::generate(),
+            label: None,
+            source: Source::Channel(target.account),
+            idem_key: DeliveryId::generate().to_string(),
+            body: Body::text("hi"),
+            target: Some(target.clone()),
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: None,
+        };
+        let accepted = self.sessions.ingest(self.tenant, message).await.unwrap();
+        let claims = self.sessions.claim(RunnerId::generate(), 1).await.unwrap();
+        let id = ApprovalId::generate();
+        let request = NewDelivery { target, text: text.to_owned(), id: DeliveryId::generate() };
+        let new = NewApproval {
+            id,
+            step: 0,
+            call: "a".to_owned(),
+            tool: "launch".to_owned(),
+            subject: "launch".to_owned(),
+            summary: "launch".to_owned(),
+            pattern: None,
+            timeout: Duration::from_secs(60),
+            request: Some(request),
+        };
+        let ask = Ask {
+            run: RunId::from(accepted.message),
+            at: 1,
+            entries: Vec::new(),
+            seen: vec![accepted.seq],
+            deliveries: Vec::new(),
+            approvals: vec![new],
+        };
+        self.sessions.ask(&claims[0], ask).await.unwrap();
         id
     }
 

@@ -118,6 +118,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
             .into_iter()
             .map(|(name, tools)| pb::Bundle { name, tools })
             .collect(),
+        approval_timeout_s: settings.approval_timeout_s.unwrap_or_default(),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -144,6 +145,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         fallbacks: agent.fallbacks,
         context: context(agent.context.unwrap_or_default())?,
         bundles: bundles(agent.bundles)?,
+        approval_timeout_s: Some(agent.approval_timeout_s).filter(|given| *given > 0),
     };
     Ok(NewAgent {
         name: name(&agent.name)?,

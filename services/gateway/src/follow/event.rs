@@ -1,6 +1,6 @@
 //! What can happen to a message on its way to its answer.
 
-use holdfast_session::Outcome;
+use holdfast_session::{Awaited, Outcome};
 use holdfast_types::{RunId, Usage};
 
 /// Something that happened to the message.
@@ -38,6 +38,8 @@ pub enum What {
         /// Whether it failed.
         failed: bool,
     },
+    /// A call waits for a person's word, and the turn with it.
+    Approval(Awaited),
     /// The end.
     Done(Finished),
 }
@@ -55,6 +57,27 @@ pub struct Finished {
     pub usage: Usage,
     /// The model that answered, where that is known.
     pub model: String,
+}
+
+impl Finished {
+    /// What somebody is told who cannot be kept waiting: that a person must say something first.
+    pub fn waits(awaited: &Awaited) -> Self {
+        let Awaited { approval, tool, summary, left_ms } = awaited;
+        let slug = approval.slug();
+        let seconds = left_ms.div_ceil(1_000);
+        let text = format!(
+            "This needs approval before it goes on ({slug}): {tool} – {summary}\n\nTo decide, within \
+             {seconds} s: `holdfast approvals allow {slug}` or `holdfast approvals deny {slug}`. Then \
+             ask again; the same request with the same Idempotency-Key gets the answer."
+        );
+        Self {
+            outcome: Outcome::Completed,
+            text,
+            reason: Some("approval needed".to_owned()),
+            usage: Usage::default(),
+            model: String::new(),
+        }
+    }
 }
 
 /// How a turn ended, in the journal's words.

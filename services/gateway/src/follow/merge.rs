@@ -6,6 +6,7 @@
 //! brings it whole.
 
 use holdfast_bus::{Delta, DeltaBody};
+use holdfast_session::Awaited;
 use holdfast_types::RunId;
 
 use super::event::{Event, Finished, What, journalled};
@@ -163,6 +164,9 @@ impl Merge {
             },
             DeltaBody::ToolStarted { call, tool } => What::ToolStarted { call, tool },
             DeltaBody::ToolEnded { call, failed } => What::ToolEnded { call, failed },
+            DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {
+                What::Approval(Awaited { approval, tool, summary, left_ms })
+            }
             DeltaBody::Started | DeltaBody::StepRestarted | DeltaBody::Done { .. } => return,
         };
         tell(Event { run: Some(run), step: Some(number), what });

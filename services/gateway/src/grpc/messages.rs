@@ -134,6 +134,13 @@ fn event_of(follow: &Follow, event: Event) -> RunEvent {
         What::Text(text) => E::Text(pb::TextDelta { text }),
         What::ToolStarted { call, tool } => E::ToolStarted(pb::ToolStarted { call_id: call, tool }),
         What::ToolEnded { call, failed } => E::ToolEnded(pb::ToolEnded { call_id: call, failed }),
+        What::Approval(awaited) => E::ApprovalRequested(pb::ApprovalRequested {
+            approval_id: awaited.approval.to_string(),
+            slug: awaited.approval.slug(),
+            tool: awaited.tool,
+            summary: awaited.summary,
+            left_ms: awaited.left_ms,
+        }),
         What::Done(finished) => E::Done(finished.into()),
     };
     RunEvent {

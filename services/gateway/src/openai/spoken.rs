@@ -6,6 +6,8 @@
 //! step's text is a part of its own: what an agent says before it uses a tool is
 //! no part of its answer.
 
+use holdfast_session::Awaited;
+
 use crate::follow::{Event, Finished, What};
 
 use super::Refusal;
@@ -55,6 +57,7 @@ impl Spoken {
                 Vec::new()
             }
             What::ToolEnded { .. } => Vec::new(),
+            What::Approval(awaited) => self.wait(&awaited),
             What::Done(finished) => self.end(event.step, finished),
         }
     }
@@ -98,6 +101,13 @@ impl Spoken {
         let part = self.before && self.said.is_empty();
         self.said.push_str(&text);
         vec![Say::Text { part, text }]
+    }
+
+    /// A person must say something first, which a stream that nobody can answer on does not wait for.
+    fn wait(&mut self, awaited: &Awaited) -> Vec<Say> {
+        self.leave();
+        let finished = Finished::waits(awaited);
+        vec![Say::Text { part: self.before, text: finished.text.clone() }, Say::End(finished)]
     }
 
     fn end(&mut self, step: Option<u32>, finished: Finished) -> Vec<Say> {

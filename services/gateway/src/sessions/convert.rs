@@ -1,7 +1,7 @@
 //! What people see of sessions, entries and turns, in the contracts' words.
 
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_session::{EntryView, Outcome, RunView, SessionView};
+use holdfast_session::{EntryView, Outcome, RunView, SessionView, WaitingRun};
 use holdfast_types::{Body, Entry, State, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -22,6 +22,7 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
         parent_id: view.parent.map(|parent| parent.to_string()).unwrap_or_default(),
         label: view.label,
         waiting: view.waiting,
+        approvals: view.approvals,
         turns: view.turns,
         usage: Some(usage(view.usage)),
         created_at: Some(timestamp(view.created_at)),
@@ -81,6 +82,7 @@ pub fn entry(view: EntryView) -> pb::Entry {
 pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
     pb::Run {
         id: view.id.to_string(),
+        status: view.outcome.as_str().to_owned(),
         session_id: view.session.to_string(),
         agent: names.of(view.agent),
         outcome: outcome(view.outcome).into(),
@@ -91,6 +93,18 @@ pub fn run(view: RunView, names: &AgentNames) -> pb::Run {
         text: view.text,
         started_at: Some(timestamp(view.started_at)),
         finished_at: Some(timestamp(view.finished_at)),
+    }
+}
+
+/// A turn that waits for a person's word.
+pub fn waiting_run(view: WaitingRun, names: &AgentNames) -> pb::Run {
+    pb::Run {
+        id: view.id.to_string(),
+        status: "waiting_approval".to_owned(),
+        session_id: view.session.to_string(),
+        agent: names.of(view.agent),
+        started_at: Some(timestamp(view.asked_at)),
+        ..pb::Run::default()
     }
 }
 
@@ -121,6 +135,7 @@ mod tests {
 
     fn view(state: State, paused: Option<&str>, waiting: i64) -> SessionView {
         SessionView {
+            approvals: 0,
             id: SessionId::generate(),
             key: "agent:main:main".into(),
             kind: "main".into(),

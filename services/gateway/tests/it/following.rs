@@ -18,6 +18,7 @@ fn kinds(events: &[RunEvent]) -> Vec<&'static str> {
         Event::Text(_) => "text",
         Event::ToolStarted(_) => "tool",
         Event::ToolEnded(_) => "tool ended",
+        Event::ApprovalRequested(_) => "approval",
         Event::Done(_) => "done",
     };
     let mut kinds: Vec<&str> = events.iter().map(kind).collect();

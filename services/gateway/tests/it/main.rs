@@ -6,6 +6,7 @@
     reason = "what tests share may fail as tests do"
 )]
 
+mod approvals;
 mod arrivals;
 mod bad_input;
 mod chat;

@@ -10,6 +10,7 @@
 //! | `die` | gives the message up |
 //! | `quiet` | answers, and tells nobody by NATS |
 //! | `linger` | tells its answer, and ends the turn once released |
+//! | `ask` | asks for a person's word, and answers when there is one |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
@@ -17,9 +18,12 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Delta, DeltaBody, McpProbed, McpProbedTool};
 use holdfast_session::{
-    Append, Claim, Completion, Error, Loaded, NewDelivery, Outcome, Sessions, Waiting,
+    Append, ApprovalFilter, Ask, Claim, Completion, Error, Loaded, NewApproval, NewDelivery,
+    Outcome, Sessions, Waiting,
 };
-use holdfast_types::{Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait};
+use holdfast_types::{
+    ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait,
+};
 use jiff::Timestamp;
 use tokio::{sync::Semaphore, time::sleep};
 use tokio_util::task::AbortOnDropHandle;
@@ -98,11 +102,57 @@ impl Work {
             loaded = self.sessions.load(&claim, 1000).await?;
         }
         let seen = seen(&loaded, &head);
+        if head.body.text.starts_with("ask") && !self.is_decided(&claim, run).await? {
+            return self.ask(&mut told, &loaded, &seen).await;
+        }
         let (step, outcome, text) = self.think(&mut told, &loaded, &seen, quiet).await?;
         if seen.iter().any(|row| row.body.text.starts_with("linger")) {
             self.held.acquire().await.expect("it is never closed").forget();
         }
         self.finish(&mut told, &seen, (step, outcome, text), quiet).await
+    }
+
+    async fn is_decided(&self, claim: &Claim, run: RunId) -> Result<bool, Error> {
+        let session = Some(claim.session);
+        let filter = ApprovalFilter { session, limit: 50, ..ApprovalFilter::default() };
+        let found = self.sessions.approvals(claim.tenant, filter).await?;
+        Ok(found.iter().any(|one| one.run == run))
+    }
+
+    async fn ask(
+        &self,
+        told: &mut Told<'_>,
+        loaded: &Loaded,
+        seen: &[Waiting],
+    ) -> Result<(), Error> {
+        let text = seen.last().map(|row| row.body.text.clone()).unwrap_or_default();
+        let approval = ApprovalId::generate();
+        let new = NewApproval {
+            id: approval,
+            step: 0,
+            call: "call_1".to_owned(),
+            tool: "launch".to_owned(),
+            subject: text.clone(),
+            summary: text.clone(),
+            pattern: None,
+            timeout: Duration::from_secs(60),
+            request: None,
+        };
+        let ask = Ask {
+            run: told.run,
+            at: loaded.next_entry,
+            entries: Vec::new(),
+            seen: seen.iter().map(|row| row.seq).collect(),
+            deliveries: Vec::new(),
+            approvals: vec![new],
+        };
+        self.sessions.ask(told.claim, ask).await?;
+        let tool = "launch".to_owned();
+        told.tell(
+            1,
+            DeltaBody::ApprovalRequested { approval, tool, summary: text, left_ms: 60_000 },
+        );
+        Ok(())
     }
 
     /// What to answer, with the number of the step it is said in.

@@ -105,7 +105,8 @@ impl Client {
                     Event::Accepted(_)
                     | Event::StepStarted(_)
                     | Event::ToolStarted(_)
-                    | Event::ToolEnded(_),
+                    | Event::ToolEnded(_)
+                    | Event::ApprovalRequested(_),
                 )
                 | None => {}
             }

@@ -33,7 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-    let doors = doors.into_iter().chain([policies(), others()]);
+    let doors = doors.into_iter().chain([approvals(), policies(), others()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -146,6 +146,32 @@ pub fn put_chain(name: &str) -> pb::PutChainRequest {
     let spec = r#"{"stages":[{"steps":[{"name":"a","prompt":"{{input}}"}]}]}"#.to_owned();
     let chain = pb::Chain { name: name.to_owned(), spec, ..Default::default() };
     pb::PutChainRequest { chain: Some(chain) }
+}
+
+fn approvals() -> Vec<Try> {
+    vec![
+        ("Approvals/ListApprovals", Is::Shown, |_| bytes(pb::ListApprovalsRequest::default())),
+        ("Approvals/ListApprovals", Is::Found, |of| {
+            let session_id = of.session.clone();
+            bytes(pb::ListApprovalsRequest { session_id, ..Default::default() })
+        }),
+        ("Approvals/GetApproval", Is::Found, |of| {
+            bytes(pb::GetApprovalRequest { approval: of.approval.clone() })
+        }),
+        ("Approvals/ResolveApproval", Is::Found, |of| {
+            let decision = pb::Decision::AllowAlways.into();
+            bytes(pb::ResolveApprovalRequest { approval: of.approval.clone(), decision })
+        }),
+        ("Approvals/ListApprovalRules", Is::Shown, |_| {
+            bytes(pb::ListApprovalRulesRequest::default())
+        }),
+        ("Approvals/ListApprovalRules", Is::Found, |of| {
+            bytes(pb::ListApprovalRulesRequest { agent: of.agent_name.clone() })
+        }),
+        ("Approvals/ForgetApprovalRule", Is::Found, |of| {
+            bytes(pb::ForgetApprovalRuleRequest { id: of.approval_rule.clone() })
+        }),
+    ]
 }
 
 /// An archive with one file.

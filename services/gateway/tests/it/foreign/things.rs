@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
 use holdfast_session::{Cleanup, Given, NewSubagent};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, DeliveryId, KeyId, MessageId, RunId, SessionId, SessionKey,
+    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, KeyId, MessageId, RunId, SessionId,
+    SessionKey,
 };
 use prost::Message;
 use uuid::Uuid;
@@ -52,6 +53,8 @@ pub struct Things {
     pub run: String,
     pub dead_letter: String,
     pub delivery: String,
+    pub approval: String,
+    pub approval_rule: String,
 }
 
 impl Things {
@@ -92,6 +95,8 @@ impl Things {
             run: RunId::generate().to_string(),
             dead_letter: MessageId::generate().to_string(),
             delivery: DeliveryId::generate().to_string(),
+            approval: ApprovalId::generate().to_string(),
+            approval_rule: Uuid::now_v7().to_string(),
             ..named
         }
     }
@@ -172,6 +177,9 @@ impl Things {
         let same = world.send(who, same).await?;
         world.follow(who, &same.message_id).await?;
         self.deliver(world).await?;
+        let asks = world.send(who, said("ask")).await?;
+        self.approve(world).await?;
+        world.follow(who, &asks.message_id).await?;
 
         let get = pb::GetSessionRequest { session: sent.session_id.clone() };
         let got: pb::GetSessionResponse = ask(world, who, "Sessions/GetSession", get).await?;
@@ -213,6 +221,26 @@ impl Things {
         world.follow(&world.anna, &task.message.to_string()).await?;
         world.sessions.settle_subagent(world.anna.id, session).await?;
         self.subagent = session.to_string();
+        Ok(())
+    }
+
+    /// A call that is allowed from now on.
+    async fn approve(&mut self, world: &World) -> anyhow::Result<()> {
+        let who = &world.anna;
+        while self.approval.is_empty() {
+            let list = pb::ListApprovalsRequest::default();
+            let found: pb::ListApprovalsResponse =
+                ask(world, who, "Approvals/ListApprovals", list).await?;
+            self.approval = found.approvals.first().map(|one| one.id.clone()).unwrap_or_default();
+        }
+        let decision = pb::Decision::AllowAlways.into();
+        let resolve = pb::ResolveApprovalRequest { approval: self.approval.clone(), decision };
+        let _: pb::ResolveApprovalResponse =
+            ask(world, who, "Approvals/ResolveApproval", resolve).await?;
+        let list = pb::ListApprovalRulesRequest::default();
+        let rules: pb::ListApprovalRulesResponse =
+            ask(world, who, "Approvals/ListApprovalRules", list).await?;
+        self.approval_rule = rules.rules.first().context("no rule")?.id.clone();
         Ok(())
     }
 
@@ -260,7 +288,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 10] {
+    fn ids(&self) -> [&str; 11] {
         [
             &self.agent,
             &self.key,
@@ -272,6 +300,8 @@ impl Things {
             &self.run,
             &self.dead_letter,
             &self.delivery,
+            &self.approval,
+            &self.approval_rule,
         ]
     }
 }

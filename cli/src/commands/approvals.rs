@@ -1,0 +1,145 @@
+//! `holdfast approvals`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    Approval, ApprovalRule, Decision, ForgetApprovalRuleRequest, GetApprovalRequest,
+    ListApprovalRulesRequest, ListApprovalsRequest, ResolveApprovalRequest,
+};
+use serde_json::{Value, json};
+
+use super::view::time;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 6] = ["slug", "state", "agent", "tool", "summary", "expires_at"];
+const RULE_COLUMNS: [&str; 5] = ["id", "agent", "tool", "pattern", "last_used_at"];
+
+#[derive(Debug, Subcommand)]
+pub enum Approvals {
+    /// List approvals, newest first
+    List {
+        /// Only those in this state
+        #[arg(long, default_value = "", hide_default_value = true,
+              value_parser = ["", "pending", "allowed_once", "allowed_always", "denied", "expired"],
+              hide_possible_values = true)]
+        state: String,
+        /// Only this session's
+        #[arg(long, default_value = "", hide_default_value = true)]
+        session: String,
+        /// How many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
+    /// Show one approval, with exactly what would be done
+    Show {
+        /// Its id, or the last eight characters of it
+        approval: String,
+    },
+    /// Let a call through that waits for it
+    Allow {
+        /// Its id, or the last eight characters of it
+        approval: String,
+        /// Let calls like it through from now on, without asking
+        #[arg(long)]
+        always: bool,
+    },
+    /// Do not let a call through that waits for it
+    Deny {
+        /// Its id, or the last eight characters of it
+        approval: String,
+    },
+    /// List what `--always` allowed
+    Rules {
+        /// Only this agent's
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+    },
+    /// Take back what `--always` allowed
+    Forget {
+        /// The rule's id
+        rule: String,
+    },
+}
+
+impl Approvals {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { state, session, limit } => {
+                let request = ListApprovalsRequest { state, session_id: session, limit };
+                let request = client.request(request);
+                let found = client.answer(client.approvals().list_approvals(request).await)?;
+                screen.list(&COLUMNS, found.approvals.iter().map(view).collect())
+            }
+            Self::Show { approval } => {
+                let request = client.request(GetApprovalRequest { approval });
+                let found = client.answer(client.approvals().get_approval(request).await)?;
+                screen.one(&COLUMNS, &view(&found.approval.unwrap_or_default()))
+            }
+            Self::Allow { approval, always } => {
+                let decision = if always { Decision::AllowAlways } else { Decision::AllowOnce };
+                resolve(client, screen, approval, decision).await
+            }
+            Self::Deny { approval } => resolve(client, screen, approval, Decision::Deny).await,
+            Self::Rules { agent } => {
+                let request = client.request(ListApprovalRulesRequest { agent });
+                let found = client.answer(client.approvals().list_approval_rules(request).await)?;
+                screen.list(&RULE_COLUMNS, found.rules.iter().map(rule).collect())
+            }
+            Self::Forget { rule } => {
+                let request = client.request(ForgetApprovalRuleRequest { id: rule.clone() });
+                client.answer(client.approvals().forget_approval_rule(request).await)?;
+                screen.done("forgotten", &json!({"forgotten": rule}))
+            }
+        }
+    }
+}
+
+async fn resolve(
+    client: &Client,
+    screen: &Screen,
+    approval: String,
+    decision: Decision,
+) -> Result<(), Error> {
+    let request = ResolveApprovalRequest { approval, decision: decision.into() };
+    let request = client.request(request);
+    let resolved = client.answer(client.approvals().resolve_approval(request).await)?;
+    let approval = resolved.approval.unwrap_or_default();
+    let state = approval.state.replace('_', " ");
+    let sentence = match resolved.duplicate {
+        true => format!("it was {state} already: {}", approval.summary),
+        false => format!("{state}: {}", approval.summary),
+    };
+    screen.done(&sentence, &view(&approval))
+}
+
+fn view(approval: &Approval) -> Value {
+    json!({
+        "id": approval.id,
+        "slug": approval.slug,
+        "state": approval.state,
+        "agent": approval.agent,
+        "session_id": approval.session_id,
+        "run_id": approval.run_id,
+        "tool": approval.tool,
+        "summary": approval.summary,
+        "subject": approval.subject,
+        "pattern": approval.pattern,
+        "decided_by": approval.decided_by,
+        "asked_at": time(approval.asked_at.as_ref()),
+        "expires_at": time(approval.expires_at.as_ref()),
+        "decided_at": time(approval.decided_at.as_ref()),
+    })
+}
+
+fn rule(rule: &ApprovalRule) -> Value {
+    json!({
+        "id": rule.id,
+        "agent": rule.agent,
+        "tool": rule.tool,
+        "pattern": rule.pattern,
+        "summary": rule.summary,
+        "created_by": rule.created_by,
+        "created_at": time(rule.created_at.as_ref()),
+        "last_used_at": time(rule.last_used_at.as_ref()),
+        "last_used": rule.last_used,
+    })
+}

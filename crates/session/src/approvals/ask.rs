@@ -1,0 +1,116 @@
+//! Asking: the requests, the journal's notes and the session's rest, all or nothing.
+
+use std::time::Duration;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{SessionId, Wait};
+use uuid::Uuid;
+
+use super::{Ask, NewApproval, Rested, millis, subject_hash, tell};
+use crate::{
+    Claim, Error, Sessions,
+    append::deliver,
+    complete::{Rest, rest},
+    sessions::lock_claimed,
+    sweep::note,
+};
+
+impl Sessions {
+    /// Asks a person about calls, and puts the session to rest until one of them is decided or
+    /// runs out. Whoever asks has the session no more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if it was lost already. After any other error nobody knows whether they
+    /// were asked: [`load`](Self::load) tells.
+    pub async fn ask(&self, claim: &Claim, ask: Ask) -> Rested {
+        const SEEN: &str = "
+            update session.inbox set state = 'seen', run_id = $3
+            where tenant_id = $1 and session_id = $2 and seq = any($4) and state = 'new'";
+
+        let count = |items: usize| i64::try_from(items).unwrap_or(i64::MAX);
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        if ask.at != lease.next_entry {
+            tx.rollback().await?;
+            return Err(Error::Overtaken);
+        }
+        note(&mut tx, &lease, ask.run, &ask.entries).await?;
+        sqlx::query(SEEN)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(ask.run.as_uuid())
+            .bind(&ask.seen)
+            .execute(tx.conn())
+            .await?;
+        let requests = ask.approvals.iter().filter_map(|new| new.request.clone());
+        let deliveries: Vec<_> = ask.deliveries.iter().cloned().chain(requests).collect();
+        deliver(&mut tx, claim.session, ask.run, lease.next_out, &deliveries).await?;
+        for new in &ask.approvals {
+            store(&mut tx, claim.session, &ask, new).await?;
+        }
+        let ids: Vec<Uuid> = ask.approvals.iter().map(|new| new.id.as_uuid()).collect();
+        tell(&mut tx, claim.session, "approval.requested", &ids).await?;
+        let first = ask.approvals.iter().map(|new| new.timeout).min();
+        let wait = Wait::for_approval(millis(first.unwrap_or(Duration::ZERO)));
+        let rested = rest(
+            &mut tx,
+            &lease,
+            Rest {
+                finished: 0,
+                finishes: &[],
+                entries: count(ask.entries.len()),
+                replies: count(deliveries.len()),
+                wait: &wait,
+            },
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(rested)
+    }
+}
+
+async fn store(
+    tx: &mut TenantTx,
+    session: SessionId,
+    ask: &Ask,
+    new: &NewApproval,
+) -> Result<(), Error> {
+    const SQL: &str = "
+        insert into session.approvals
+            (tenant_id, approval_id, slug, session_id, agent_id, run_id, step, call, tool, subject,
+             subject_hash, summary, pattern, expires_at)
+        select $1, $2, $3, $4, agent_id, $5, $6, $7, $8, $9, $10, $11, $12,
+               clock_timestamp() + $13 * interval '1 millisecond'
+        from session.sessions where tenant_id = $1 and session_id = $4";
+    const BUTTONS: &str = "
+        update session.deliveries set approval_id = $3
+        where tenant_id = $1 and delivery_id = $2";
+
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(new.id.as_uuid())
+        .bind(new.id.slug())
+        .bind(session.as_uuid())
+        .bind(ask.run.as_uuid())
+        .bind(new.step)
+        .bind(&new.call)
+        .bind(&new.tool)
+        .bind(&new.subject)
+        .bind(subject_hash(&new.subject).as_slice())
+        .bind(&new.summary)
+        .bind(&new.pattern)
+        .bind(i64::try_from(new.timeout.as_millis()).unwrap_or(i64::MAX))
+        .execute(tx.conn())
+        .await?;
+    if let Some(request) = &new.request {
+        sqlx::query(BUTTONS)
+            .bind(tenant.as_uuid())
+            .bind(request.id.as_uuid())
+            .bind(new.id.as_uuid())
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,133 @@
+//! Deciding: the word and the session's awakening, in one transaction.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{ApprovalId, ApprovalState, RunnerId, State, TenantId, Verdict};
+use uuid::Uuid;
+
+use super::{Approval, Row, approval, no_approval, rules::remember, tell};
+use crate::{
+    Error, Running, Sessions,
+    sessions::lock,
+    sweep::{KeepWait, make_ready},
+};
+
+/// What a person's word led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The approval as it stands now.
+    pub approval: Approval,
+    /// The same had been said before; nothing changed.
+    pub duplicate: bool,
+    /// Somebody should claim.
+    pub wake: bool,
+    /// A runner has the session, and should look.
+    pub running: Option<Running>,
+}
+
+impl Sessions {
+    /// Decides about a call that waits for a person's word, and lets its session go on. Who may is
+    /// the caller's to know; `by` is who did, for the record.
+    ///
+    /// The same word again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if the tenant has no such approval, [`Error::Conflict`] if another word
+    /// was said before or it ran out, or the database does not answer.
+    pub async fn resolve_approval(
+        &self,
+        tenant: TenantId,
+        id: ApprovalId,
+        verdict: Verdict,
+        by: &str,
+    ) -> Result<Resolved, Error> {
+        const SESSION: &str = "
+            select session_id from session.approvals where tenant_id = $1 and approval_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let session: Option<Uuid> = sqlx::query_scalar(SESSION)
+            .bind(tenant.as_uuid())
+            .bind(id.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        let session = session.ok_or_else(|| no_approval(&id.to_string()))?.into();
+        // The lease row first, as everywhere.
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_approval(&id.to_string()))?;
+        let found = locked(&mut tx, id).await?;
+        let wanted = ApprovalState::from(verdict);
+        let running = match (lease.state, lease.owner) {
+            (State::Running, Some(owner)) => {
+                Some(Running { owner: RunnerId::from(owner), epoch: lease.epoch })
+            }
+            _ => None,
+        };
+        if found.state != ApprovalState::Pending {
+            tx.rollback().await?;
+            return match found.state == wanted {
+                true => Ok(Resolved { approval: found, duplicate: true, wake: false, running }),
+                false => Err(settled(&found)),
+            };
+        }
+        let approval = decide(&mut tx, id, wanted, by).await?;
+        if verdict == Verdict::Always {
+            remember(&mut tx, &approval, by).await?;
+        }
+        tell(&mut tx, session, "approval.resolved", &[id.as_uuid()]).await?;
+        let waits = lease.state == State::WaitForEvent && lease.wait.is_for_approval();
+        let wake = waits && make_ready(&mut tx, &lease, KeepWait::No).await?;
+        tx.commit().await?;
+        Ok(Resolved { approval, duplicate: false, wake, running })
+    }
+}
+
+async fn locked(tx: &mut TenantTx, id: ApprovalId) -> Result<Approval, Error> {
+    const SQL: &str = approval!("approval_id = $2 for update");
+    let tenant = tx.tenant();
+    let row: Option<Row> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(id.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    row.map(Approval::from).ok_or_else(|| no_approval(&id.to_string()))
+}
+
+async fn decide(
+    tx: &mut TenantTx,
+    id: ApprovalId,
+    state: ApprovalState,
+    by: &str,
+) -> Result<Approval, Error> {
+    const SQL: &str = "
+        update session.approvals
+        set state = $3, decided_by = $4, decided_at = clock_timestamp()
+        where tenant_id = $1 and approval_id = $2 and state = 'pending'
+        returning approval_id, session_id, agent_id, run_id, call, tool, subject, summary, pattern,
+                  state, decided_by, asked_at, expires_at, decided_at";
+    let tenant = tx.tenant();
+    let row: Row = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(id.as_uuid())
+        .bind(state.as_str())
+        .bind(by.get(..by.floor_char_boundary(512)))
+        .fetch_one(tx.conn())
+        .await?;
+    Ok(row.into())
+}
+
+/// What somebody is told whose word comes too late.
+fn settled(approval: &Approval) -> Error {
+    let slug = approval.id.slug();
+    Error::Conflict(match approval.state {
+        ApprovalState::Expired => {
+            format!("approval `{slug}` ran out before anybody answered: ask the agent to try again")
+        }
+        ApprovalState::Pending
+        | ApprovalState::AllowedOnce
+        | ApprovalState::AllowedAlways
+        | ApprovalState::Denied => format!(
+            "approval `{slug}` was already {} by {}: a decision stands",
+            approval.state,
+            approval.decided_by.as_deref().unwrap_or("nobody known")
+        ),
+    })
+}

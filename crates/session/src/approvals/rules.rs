@@ -1,0 +1,168 @@
+//! What "always" allowed: an agent's calls that are made without asking again.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId};
+use jiff::Timestamp;
+use sqlx::FromRow;
+use uuid::Uuid;
+
+use super::{Approval, subject_hash};
+use crate::{Error, Sessions};
+
+/// What an agent may do without asking.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its id.
+    pub id: Uuid,
+    /// The agent.
+    pub agent: AgentId,
+    /// The tool.
+    pub tool: String,
+    /// SHA-256 of what was approved.
+    pub subject_hash: Vec<u8>,
+    /// What it allows, as the tool said; `None` is what was approved and nothing else.
+    pub pattern: Option<String>,
+    /// In a line, for people.
+    pub summary: String,
+    /// Who allowed it.
+    pub created_by: Option<String>,
+    /// When.
+    pub created_at: Timestamp,
+    /// When it was used last.
+    pub last_used_at: Option<Timestamp>,
+    /// What for, in a line.
+    pub last_used: Option<String>,
+}
+
+/// The most rules that are read at once.
+const MOST: i64 = 512;
+
+impl Sessions {
+    /// What an agent may do without asking; `None` is every agent, every tool.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn approval_rules(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        tool: Option<&str>,
+    ) -> Result<Vec<Rule>, Error> {
+        const SQL: &str = "
+            select rule_id, agent_id, tool, subject_hash, pattern, summary, created_by, created_at,
+                   last_used_at, last_used
+            from session.approval_rules
+            where tenant_id = $1 and ($2::uuid is null or agent_id = $2)
+              and ($3::text is null or tool = $3)
+            order by created_at desc limit $4";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<RuleRow> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.map(AgentId::as_uuid))
+            .bind(tool)
+            .bind(MOST)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(Rule::from).collect())
+    }
+
+    /// Notes that a rule let a call through.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn use_approval_rules(
+        &self,
+        tenant: TenantId,
+        rules: &[Uuid],
+        used: &str,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.approval_rules set last_used_at = clock_timestamp(), last_used = $3
+            where tenant_id = $1 and rule_id = any($2)";
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(rules).bind(used).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Takes back what "always" allowed.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such rule, or the database does not answer.
+    pub async fn forget_approval_rule(&self, tenant: TenantId, rule: Uuid) -> Result<(), Error> {
+        const SQL: &str =
+            "delete from session.approval_rules where tenant_id = $1 and rule_id = $2";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let gone = sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(rule)
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        if gone == 0 {
+            return Err(Error::NotFound { what: "approval rule", name: rule.to_string() });
+        }
+        Ok(tx.commit().await?)
+    }
+}
+
+/// Stores what an approval allows from now on. What is allowed already stays as it is.
+pub(super) async fn remember(
+    tx: &mut TenantTx,
+    approval: &Approval,
+    by: &str,
+) -> Result<(), Error> {
+    const SQL: &str = "
+        insert into session.approval_rules
+            (tenant_id, rule_id, agent_id, tool, subject_hash, pattern, summary, created_by,
+             last_used_at, last_used)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, clock_timestamp(), $7)
+        on conflict do nothing";
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(Uuid::now_v7())
+        .bind(approval.agent.as_uuid())
+        .bind(&approval.tool)
+        .bind(subject_hash(&approval.subject).as_slice())
+        .bind(&approval.pattern)
+        .bind(&approval.summary)
+        .bind(by)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+#[derive(FromRow)]
+struct RuleRow {
+    rule_id: Uuid,
+    agent_id: Uuid,
+    tool: String,
+    subject_hash: Vec<u8>,
+    pattern: Option<String>,
+    summary: String,
+    created_by: Option<String>,
+    created_at: jiff_sqlx::Timestamp,
+    last_used_at: Option<jiff_sqlx::Timestamp>,
+    last_used: Option<String>,
+}
+
+impl From<RuleRow> for Rule {
+    fn from(row: RuleRow) -> Self {
+        Self {
+            id: row.rule_id,
+            agent: row.agent_id.into(),
+            tool: row.tool,
+            subject_hash: row.subject_hash,
+            pattern: row.pattern,
+            summary: row.summary,
+            created_by: row.created_by,
+            created_at: row.created_at.to_jiff(),
+            last_used_at: row.last_used_at.map(jiff_sqlx::Timestamp::to_jiff),
+            last_used: row.last_used,
+        }
+    }
+}

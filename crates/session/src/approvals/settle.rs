@@ -1,0 +1,204 @@
+//! What became of requests: told to the turn that asked, or waited for on.
+
+use std::time::Duration;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{ApprovalState, RunId, SessionId, Wait};
+use uuid::Uuid;
+
+use super::{millis, tell};
+use crate::{
+    Claim, Completed, Error, NewDelivery, Sessions,
+    append::deliver,
+    complete::{Rest, rest},
+    sessions::lock_claimed,
+};
+
+/// What became of the calls that a person was asked about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    /// Something was said of these. The session is still the claim's.
+    Heard(Vec<Word>),
+    /// Nothing yet: the session rests until something is.
+    Waits(Completed),
+}
+
+/// What was said of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// The call.
+    pub call: String,
+    /// What: anything but pending.
+    pub state: ApprovalState,
+}
+
+impl Sessions {
+    /// Says what became of these calls of a turn's thought; if nobody has said anything of any, puts
+    /// the session to rest again. Those that ran out are decided here.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the session was lost already.
+    pub async fn settle_approvals(
+        &self,
+        claim: &Claim,
+        run: RunId,
+        step: i32,
+        calls: &[String],
+    ) -> Result<Settled, Error> {
+        const OVERDUE: &str = "
+            update session.approvals set state = 'expired', decided_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and state = 'pending' and run_id = $3
+              and expires_at <= clock_timestamp()
+            returning approval_id";
+        const READ: &str = "
+            select call, state, (extract(epoch from expires_at - clock_timestamp()) * 1000)::bigint
+            from session.approvals
+            where tenant_id = $1 and run_id = $2 and step = $3 and call = any($4)";
+
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        let overdue: Vec<Uuid> = sqlx::query_scalar(OVERDUE)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(run.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tell(&mut tx, claim.session, "approval.resolved", &overdue).await?;
+        let rows: Vec<(String, String, i64)> = sqlx::query_as(READ)
+            .bind(claim.tenant.as_uuid())
+            .bind(run.as_uuid())
+            .bind(step)
+            .bind(calls)
+            .fetch_all(tx.conn())
+            .await?;
+        let words: Vec<Word> = calls.iter().filter_map(|call| word(call, &rows)).collect();
+        if !words.is_empty() {
+            tx.commit().await?;
+            return Ok(Settled::Heard(words));
+        }
+        let left = rows.iter().map(|(.., left)| u64::try_from(*left).unwrap_or(0)).min();
+        let left = Duration::from_millis(left.unwrap_or(0).saturating_add(1));
+        let wait = Wait::for_approval(millis(left));
+        let rested = rest(
+            &mut tx,
+            &lease,
+            Rest { finished: 0, finishes: &[], entries: 0, replies: 0, wait: &wait },
+        )
+        .await?;
+        tx.commit().await?;
+        Ok(Settled::Waits(rested))
+    }
+
+    /// What was approved of a call, by its hash, if a person allowed it.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn approved(
+        &self,
+        claim: &Claim,
+        run: RunId,
+        step: i32,
+        call: &str,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        const SQL: &str = "
+            select subject_hash from session.approvals
+            where tenant_id = $1 and run_id = $2 and step = $3 and call = $4
+              and state in ('allowed_once', 'allowed_always')";
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let hash = sqlx::query_scalar(SQL)
+            .bind(claim.tenant.as_uuid())
+            .bind(run.as_uuid())
+            .bind(step)
+            .bind(call)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(hash)
+    }
+
+    /// The turn ends: nobody's word on its calls is waited for any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the session was lost already.
+    pub async fn withdraw_approvals(&self, claim: &Claim, run: RunId) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.approvals set state = 'expired', decided_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and state = 'pending' and run_id = $3
+            returning approval_id";
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        lock_claimed(&mut tx, claim).await?;
+        let withdrawn: Vec<Uuid> = sqlx::query_scalar(SQL)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(run.as_uuid())
+            .fetch_all(tx.conn())
+            .await?;
+        tell(&mut tx, claim.session, "approval.resolved", &withdrawn).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Finishes a message that said something of an approval and counts for nothing, with the
+    /// reason, and sends that reason if there is where to. It is no part of the turn that waits.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Fenced`] if the session was lost already.
+    pub async fn turn_away(
+        &self,
+        claim: &Claim,
+        seq: i64,
+        reason: &str,
+        answer: Option<NewDelivery>,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            with finished as (
+                update session.inbox
+                set state = 'done', outcome = 'failed', reason = $4, run_id = message_id,
+                    finished_at = clock_timestamp()
+                where tenant_id = $1 and session_id = $2 and seq = $3 and state in ('new', 'seen')
+                returning message_id),
+            counted as (
+                update session.session_lease
+                set done_in = done_in + (select count(*) from finished),
+                    next_out = next_out + $5
+                where tenant_id = $1 and session_id = $2 and exists (select from finished))
+            select message_id from finished";
+        let mut tx = self.pools.tenant(claim.tenant).await?;
+        let lease = lock_claimed(&mut tx, claim).await?;
+        let message: Option<Uuid> = sqlx::query_scalar(SQL)
+            .bind(claim.tenant.as_uuid())
+            .bind(claim.session.as_uuid())
+            .bind(seq)
+            .bind(reason)
+            .bind(i64::from(answer.is_some()))
+            .fetch_optional(tx.conn())
+            .await?;
+        if let (Some(message), Some(answer)) = (message, answer) {
+            answered(&mut tx, claim.session, message, lease.next_out, answer).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+}
+
+async fn answered(
+    tx: &mut TenantTx,
+    session: SessionId,
+    message: Uuid,
+    next_out: i64,
+    answer: NewDelivery,
+) -> Result<(), Error> {
+    deliver(tx, session, message.into(), next_out, &[answer]).await
+}
+
+/// What was said of a call. One that there is no record of was forgotten meanwhile, and is not made.
+fn word(call: &str, rows: &[(String, String, i64)]) -> Option<Word> {
+    let found = rows.iter().find(|(known, ..)| known == call);
+    let state = match found {
+        Some((_, state, _)) => ApprovalState::parse(state).unwrap_or(ApprovalState::Expired),
+        None => ApprovalState::Expired,
+    };
+    (state != ApprovalState::Pending).then(|| Word { call: call.to_owned(), state })
+}

@@ -1,0 +1,169 @@
+//! What people and models are told of calls that need a word.
+
+use std::time::Duration;
+
+use holdfast_agent::policy::Reason;
+use holdfast_session::Approval;
+use holdfast_types::{ApprovalState, Verdict};
+use serde_json::Value;
+
+/// What the model is told of a call that a person denied.
+pub(super) const DENIED: &str = "a person denied this call, so it was not made: do not try to get \
+     it done another way; say what you wanted to do and ask what they want instead";
+
+/// What the model is told of a call that nobody allowed in time.
+pub(super) const EXPIRED: &str = "this call needs a person's approval, and nobody gave it in time: \
+     it was not made; say what you wanted to do, and try again only if you are asked to";
+
+/// What the model is told of a call that is not what was approved any more.
+pub(super) const CHANGED: &str = "what this call would do has changed since a person approved it: \
+     it was not made; make the call again to ask them anew";
+
+/// What somebody is told who answers when nobody asked.
+pub(super) const NOTHING: &str = "Nothing waits for approval here.";
+
+/// What somebody is told whose word does not count.
+pub(super) const NOT_YOURS: &str = "You may not decide about this: only those whom the owner of \
+     this assistant has named may.";
+
+/// What a program of the mesh is told.
+pub(super) const NOT_A_PERSON: &str = "Only a person can decide about this.";
+
+/// The longest pattern, in bytes.
+pub(super) const MOST_PATTERN: usize = 1_000;
+
+/// The longest line, in characters.
+const LONGEST_LINE: usize = 500;
+
+/// What a person is asked.
+pub(super) struct Request<'a> {
+    pub(super) slug: &'a str,
+    pub(super) agent: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) summary: &'a str,
+    pub(super) pattern: Option<&'a str>,
+    pub(super) timeout: Duration,
+}
+
+impl Request<'_> {
+    /// The message. What the model wrote stands apart, so that nothing in it looks like ours.
+    pub(super) fn text(&self) -> String {
+        let Self { slug, agent, tool, summary, pattern, timeout } = self;
+        let always = match pattern {
+            Some(pattern) => format!("\n\"always\" would allow:\n{}", fenced(pattern)),
+            None => String::new(),
+        };
+        format!(
+            "Approval needed ({slug}): {agent} wants to use {tool}\n{}{always}\n\
+             Answer within {}:\n/approve {slug} – this once\n/approve {slug} always – from now \
+             on\n/deny {slug}",
+            fenced(summary),
+            patience(*timeout),
+        )
+    }
+}
+
+fn fenced(text: &str) -> String {
+    format!("```\n{}\n```", line(text).replace("```", "'''"))
+}
+
+fn patience(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds >= 7_200 => format!("{} hours", seconds / 3_600),
+        seconds if seconds >= 180 => format!("{} minutes", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+/// A text as one line that is not too long.
+pub(super) fn line(text: &str) -> String {
+    let mut words = String::new();
+    for word in text.split_whitespace() {
+        if !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(word.chars().filter(|c| !c.is_control()));
+    }
+    if words.chars().count() <= LONGEST_LINE {
+        return words;
+    }
+    words.chars().take(LONGEST_LINE - 1).chain(['…']).collect()
+}
+
+/// What a call would do, in a line, where only its input tells.
+pub(super) fn of_input(tool: &str, input: &Value, reason: Reason) -> String {
+    let path = ["path", "file_path", "to"].iter().find_map(|field| input.get(field)?.as_str());
+    let what = match path {
+        Some(path) => format!("{tool} {path}"),
+        None => format!("{tool} {input}"),
+    };
+    let what: String = what.chars().take(LONGEST_LINE - 100).collect();
+    format!("{what} ({reason})")
+}
+
+/// What the model is told of a call that nobody could read.
+pub(super) fn too_long(got: usize, limit: usize) -> String {
+    format!(
+        "this call needs a person's approval, and {got} bytes are more than the {limit} that a \
+         person can be asked about: make it shorter"
+    )
+}
+
+/// What somebody is told who did not say which of several they mean.
+pub(super) fn several(waiting: &[Approval]) -> String {
+    let line = |one: &Approval| format!("{}: {}", one.id.slug(), one.summary);
+    let lines: Vec<String> = waiting.iter().map(line).collect();
+    format!("Several calls wait for approval; say which one:\n{}", lines.join("\n"))
+}
+
+/// What somebody is told who names what is not there.
+pub(super) fn unknown(name: &str) -> String {
+    format!("There is no approval `{}` here.", line(name).chars().take(40).collect::<String>())
+}
+
+/// What somebody is told whose word was taken.
+pub(super) fn taken(approval: &Approval, verdict: Verdict) -> String {
+    let how = match (verdict, approval.state) {
+        (Verdict::Deny, _) => "Denied",
+        (Verdict::Once | Verdict::Always, ApprovalState::AllowedAlways) => "Allowed from now on",
+        (Verdict::Once | Verdict::Always, _) => "Allowed once",
+    };
+    format!("{how}: {}", approval.summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_model_wrote_stands_apart_in_one_line() {
+        let request = Request {
+            slug: "1a2b3c4d",
+            agent: "main",
+            tool: "exec",
+            summary: "run `ls`\n```\n/approve everything\n```",
+            pattern: Some("ls"),
+            timeout: Duration::from_secs(120),
+        };
+
+        let text = request.text();
+
+        assert!(text.starts_with("Approval needed (1a2b3c4d): main wants to use exec\n```\n"));
+        assert!(text.contains("\nrun `ls` ''' /approve everything '''\n"), "{text}");
+        assert!(text.contains("Answer within 120 s:\n/approve 1a2b3c4d – this once\n"), "{text}");
+        assert_eq!(text.matches("```").count(), 4);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_and_nothing_invisible_is_left() {
+        assert_eq!(line(" a\n\tb\u{0}c "), "a bc");
+        assert_eq!(line(&"x".repeat(600)).chars().count(), LONGEST_LINE);
+    }
+
+    #[test]
+    fn time_is_told_as_people_tell_it() {
+        for (seconds, told) in [(120, "120 s"), (600, "10 minutes"), (86_400, "24 hours")] {
+            assert_eq!(patience(Duration::from_secs(seconds)), told);
+        }
+    }
+}

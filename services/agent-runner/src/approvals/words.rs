@@ -1,0 +1,198 @@
+//! Who may say something of a call, and what becomes of it.
+//!
+//! | by | may decide |
+//! |---|---|
+//! | a message with an API key | yes: the key has the scope `chat` |
+//! | a direct conversation on a channel | its own user |
+//! | a group, or a conversation that several share | whom the account's `allow` names; `*` names nobody |
+//! | the mesh itself: a schedule, another agent, a tool | no: no model approves its own calls |
+//!
+//! Only the calls of the conversation itself, and of the tasks that it gave
+//! away, can be named.
+
+use holdfast_agent::unheard;
+use holdfast_bus::{Control, ControlKind};
+use holdfast_session::{Approval, NewDelivery, Resolved, Waiting};
+use holdfast_types::{
+    AccountId, Command, DeliveryId, Entry, Fault as _, KeyId, Kind, SessionKind, Verdict,
+};
+
+use super::request;
+use crate::{error::Error, turn::Turn};
+
+/// Who says something.
+enum Person {
+    /// Somebody with an API key.
+    Key(KeyId),
+    /// Somebody on a channel.
+    Sender { channel: String, account: AccountId, id: String },
+}
+
+impl Person {
+    fn of(row: &Waiting) -> Option<Self> {
+        if let Ok(key) = row.source.parse() {
+            return Some(Self::Key(key));
+        }
+        let account = row.source.parse().ok()?;
+        let channel = row.target.as_ref().map(|target| target.channel.clone()).unwrap_or_default();
+        let id = row.body.sender.as_ref().map(|sender| sender.id.clone()).unwrap_or_default();
+        Some(Self::Sender { channel, account, id })
+    }
+
+    /// As the record names them.
+    fn name(&self) -> String {
+        match self {
+            Self::Key(key) => key.to_string(),
+            Self::Sender { channel, id, .. } => format!("{channel}:{id}"),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// While this turn waits for a person's word: takes in what was said of it. What counts becomes
+    /// part of the turn; what does not is answered and put away, so that it wakes nobody again.
+    pub(crate) async fn hear_words(&mut self) -> Result<(), Error> {
+        if unheard(self.journal.entries()).is_empty() {
+            return Ok(());
+        }
+        let heard = self.heard();
+        let words: Vec<(Waiting, Option<String>, Verdict)> = self
+            .waiting
+            .iter()
+            .filter(|row| !heard.contains(&row.seq))
+            .filter_map(|row| match row.body.command() {
+                Some(Command::Decide { id, verdict }) => Some((row.clone(), id, verdict)),
+                Some(_) | None => None,
+            })
+            .collect();
+        for (row, id, verdict) in words {
+            match self.word_on(&row, id.as_deref(), verdict).await? {
+                Ok(_) => self.hear_all(&[row.seq]),
+                Err(told) => self.turn_away(&row, &told).await?,
+            }
+        }
+        Ok(())
+    }
+
+    async fn turn_away(&mut self, row: &Waiting, told: &str) -> Result<(), Error> {
+        let answer = row.target.clone().map(|target| NewDelivery {
+            target,
+            text: told.to_owned(),
+            act: None,
+            // One answer a message: its id makes the delivery's.
+            id: DeliveryId::from(row.message.as_uuid()),
+        });
+        let channel = answer.as_ref().map(|answer| answer.target.channel.clone());
+        self.worker.sessions.turn_away(&self.hold.claim, row.seq, told, answer).await?;
+        self.waiting.retain(|waiting| waiting.seq != row.seq);
+        if let Some(channel) = channel {
+            self.worker.bus.wake_deliver(&channel);
+        }
+        Ok(())
+    }
+
+    /// The answer to a word that came when this conversation waited for none: it may be about a task
+    /// that it gave away.
+    pub(crate) async fn answer_word(
+        &self,
+        id: Option<&str>,
+        verdict: Verdict,
+    ) -> Result<String, Error> {
+        let heard = self.heard();
+        let is_word = |row: &&Waiting| {
+            heard.contains(&row.seq) && matches!(row.body.command(), Some(Command::Decide { .. }))
+        };
+        let Some(row) = self.waiting.iter().find(is_word) else {
+            return Ok(request::NOTHING.to_owned());
+        };
+        Ok(match self.word_on(row, id, verdict).await? {
+            Ok(resolved) => request::taken(&resolved.approval, verdict),
+            Err(told) => told,
+        })
+    }
+
+    /// Carries a word out, or says why it does not count.
+    async fn word_on(
+        &self,
+        row: &Waiting,
+        id: Option<&str>,
+        verdict: Verdict,
+    ) -> Result<Result<Resolved, String>, Error> {
+        let Some(person) = Person::of(row) else {
+            return Ok(Err(request::NOT_A_PERSON.to_owned()));
+        };
+        let (claim, sessions) = (&self.hold.claim, &self.worker.sessions);
+        let mut found = sessions.approvals_here(claim.tenant, claim.session, id).await?;
+        let approval = match (found.len(), id) {
+            (0, None) => return Ok(Err(request::NOTHING.to_owned())),
+            (0, Some(name)) => return Ok(Err(request::unknown(name))),
+            (1, _) | (_, Some(_)) => found.swap_remove(0),
+            (_, None) => return Ok(Err(request::several(&found))),
+        };
+        if !self.may_decide(&person, &approval).await? {
+            return Ok(Err(request::NOT_YOURS.to_owned()));
+        }
+        let resolved =
+            sessions.resolve_approval(claim.tenant, approval.id, verdict, &person.name()).await;
+        match resolved {
+            Ok(resolved) => {
+                self.announce(&resolved);
+                Ok(Ok(resolved))
+            }
+            Err(error) if matches!(error.kind(), Kind::Conflict | Kind::NotFound) => {
+                Ok(Err(error.to_string()))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells whoever should go on: the calls may be another session's.
+    fn announce(&self, resolved: &Resolved) {
+        if resolved.wake {
+            self.worker.bus.wake_run(0);
+        }
+        let session = resolved.approval.session;
+        if let Some(running) = resolved.running.filter(|_| session != self.hold.claim.session) {
+            let control = Control { session, kind: ControlKind::Input, epoch: running.epoch };
+            self.worker.bus.control(running.owner, &control);
+        }
+    }
+
+    async fn may_decide(&self, person: &Person, approval: &Approval) -> Result<bool, Error> {
+        let Person::Sender { channel, account, id } = person else { return Ok(true) };
+        match self.kind {
+            SessionKind::Dm => return Ok(true),
+            SessionKind::Main if self.asked_by(id, approval) => return Ok(true),
+            SessionKind::Main
+            | SessionKind::Group
+            | SessionKind::Topic
+            | SessionKind::Subagent
+            | SessionKind::Cron
+            | SessionKind::Heartbeat
+            | SessionKind::Work
+            | SessionKind::Api
+            | SessionKind::Global => {}
+        }
+        let tenant = self.hold.claim.tenant;
+        let accounts = self.worker.directory.accounts(tenant, Some(channel)).await;
+        let accounts = accounts.map_err(Error::directory)?;
+        let own = accounts.iter().find(|one| one.id == *account);
+        Ok(own.is_some_and(|own| own.allow_list().names_id(id)))
+    }
+
+    /// Whether it is their own message that the call is made for.
+    fn asked_by(&self, id: &str, approval: &Approval) -> bool {
+        approval.run == self.run
+            && !id.is_empty()
+            && self.journal.turn().iter().any(|entry| match entry {
+                Entry::Heard { body, .. } => {
+                    body.command().is_none()
+                        && body.sender.as_ref().is_some_and(|sender| sender.id == id)
+                }
+                Entry::Thought { .. }
+                | Entry::Called { .. }
+                | Entry::Returned { .. }
+                | Entry::Noted { .. } => false,
+            })
+    }
+}

@@ -1,0 +1,568 @@
+//! A call that needs a person's word waits for it, holds nothing meanwhile, and is made at most once.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use holdfast_directory::{Actor, NewAccount};
+use holdfast_session::{Accepted, Approval as Record, ApprovalFilter, NewMessage, Outcome};
+use holdfast_testkit::Reply;
+use holdfast_tools::{Approval, Call, Tool, ToolError};
+use holdfast_types::{
+    AccountId, ApprovalState, Body, Effect, Entry, KeyId, QueueMode, Sender, SessionKey, Source,
+    State, Target, Verdict,
+};
+use serde_json::json;
+
+use crate::world::{Running, World, place, settings};
+
+/// Launches something, which needs a person's word; all that were launched are known.
+#[derive(Clone, Default)]
+struct Launch {
+    made: Arc<Mutex<Vec<String>>>,
+    /// What it would do is not what it was a moment ago.
+    moved: Arc<AtomicBool>,
+}
+
+/// Launch a thing.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct LaunchInput {
+    /// What.
+    what: String,
+}
+
+impl Launch {
+    fn made(&self) -> Vec<String> {
+        self.made.lock().unwrap().clone()
+    }
+}
+
+impl Tool for Launch {
+    const NAME: &'static str = "launch";
+    const EFFECT: Effect = Effect::Acts;
+    type Input = LaunchInput;
+
+    async fn approval(&self, _: &Call, input: &LaunchInput) -> Result<Approval, ToolError> {
+        let what = &input.what;
+        if what == "balloon" {
+            return Ok(Approval::Never);
+        }
+        if what == "missile" {
+            return Ok(Approval::Deny("never that".to_owned()));
+        }
+        let site = if self.moved.load(Ordering::Relaxed) { "elsewhere" } else { "here" };
+        Ok(Approval::Ask {
+            subject: format!("launch {what} from {site}"),
+            summary: format!("launch {what}"),
+            pattern: what.split_once('-').map(|(kind, _)| format!("{kind}-*")),
+        })
+    }
+
+    async fn call(&self, _: Call, input: LaunchInput) -> Result<String, ToolError> {
+        self.made.lock().unwrap().push(input.what.clone());
+        Ok(format!("launched {}", input.what))
+    }
+}
+
+async fn runner(world: &World, launch: &Launch) -> anyhow::Result<Running> {
+    let mut config = world.config();
+    config.runner.lease = Duration::from_secs(2);
+    config.runner.sweep = Duration::from_millis(100);
+    runner_with(world, launch, config).await
+}
+
+async fn runner_with(
+    world: &World,
+    launch: &Launch,
+    config: agent_runner::Config,
+) -> anyhow::Result<Running> {
+    let launch = launch.clone();
+    world.runner_with(config, |app| app.with_tool(launch)).await
+}
+
+/// The model launches these, each in a step of its own or all at once, and then says what came of it.
+fn launches(world: &World, what: &[&str]) {
+    let calls = what.iter().enumerate().map(|(n, what)| {
+        (format!("c{n}"), "launch".to_owned(), json!({ "what": what }).to_string())
+    });
+    let calls: Vec<_> = calls.collect();
+    world.model.answer(move |request| {
+        let results = request.messages().iter().filter(|message| message["role"] == "tool");
+        let results: Vec<&str> =
+            results.filter_map(|message| message["content"].as_str()).collect();
+        match results.as_slice() {
+            [] => Reply::calls(calls.clone()),
+            results => Reply::text(results.join(" | ")),
+        }
+    });
+}
+
+async fn waiting(world: &World, count: usize) -> anyhow::Result<Vec<Record>> {
+    let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
+    let is_there =
+        async || world.sessions.approvals(world.tenant, all).await.is_ok_and(|a| a.len() == count);
+    world.until("somebody is asked", is_there).await?;
+    let mut found = world.sessions.approvals(world.tenant, all).await?;
+    found.sort_by(|one, other| one.call.cmp(&other.call));
+    Ok(found)
+}
+
+async fn say_of(world: &World, record: &Record, verdict: Verdict) -> anyhow::Result<()> {
+    let resolved =
+        world.sessions.resolve_approval(world.tenant, record.id, verdict, "key_test").await?;
+    if resolved.wake {
+        world.bus.wake_run(0);
+    }
+    Ok(())
+}
+
+async fn rests(world: &World, sent: &Accepted) -> anyhow::Result<()> {
+    let is_resting = async || {
+        let view = world.sessions.session(world.tenant, sent.session).await;
+        view.is_ok_and(|view| view.state == State::WaitForEvent)
+    };
+    world.until("the session waits", is_resting).await
+}
+
+/// The message of somebody with an API key.
+fn by_key(world: &World, text: &str) -> NewMessage {
+    NewMessage { source: Source::Key(KeyId::generate()), ..world.message("s", text) }
+}
+
+#[tokio::test]
+async fn a_call_that_is_allowed_is_made_once_by_another_runner_than_the_one_that_asked()
+-> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let first = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    first.kill();
+    assert_eq!(launch.made(), Vec::<String>::new());
+    let view = world.sessions.session(world.tenant, sent.session).await?;
+    assert_eq!((view.state, view.approvals), (State::WaitForEvent, 1));
+    let held = "select count(*) from session.session_lease \
+                where owner is not null or lease_until is not null or fair_key is not null";
+    assert_eq!(world.number(held).await?, 0);
+    let in_flight = "select coalesce(sum(in_flight), 0)::bigint from session.tenant_flight";
+    assert_eq!(world.number(in_flight).await?, 0);
+
+    let _second = runner(&world, &launch).await?;
+    say_of(&world, &asked[0], Verdict::Once).await?;
+
+    assert_eq!(world.text(&sent).await?, "launched rocket");
+    assert_eq!(launch.made(), ["rocket"]);
+    assert_eq!(
+        world.kinds(sent.session).await?,
+        ["heard", "thought", "noted", "noted", "called", "returned", "thought"]
+    );
+    let names = "select name from session.events where family = 'approvals' order by event_id";
+    let names = world.texts(names).await?;
+    assert!(names.is_empty() || names.iter().all(|name| name.starts_with("approval.")));
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_is_denied_is_not_made_and_the_model_is_told() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+
+    say_of(&world, &asked[0], Verdict::Deny).await?;
+
+    let told = world.text(&sent).await?;
+    assert!(told.contains("a person denied this call"), "{told}");
+    assert_eq!(launch.made(), Vec::<String>::new());
+    let record = world.sessions.approval(world.tenant, &asked[0].id.slug()).await?;
+    assert_eq!(record.state, ApprovalState::Denied);
+    assert_eq!(record.decided_by.as_deref(), Some("key_test"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_nobody_answers_in_time_is_denied_though_nobody_is_there() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let own = settings(|settings| settings.approval_timeout_s = Some(1));
+    world.change_agent(|agent| agent.settings = own).await?;
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+
+    let sent = world.say("s", "go").await?;
+
+    let told = world.text(&sent).await?;
+    assert!(told.contains("nobody gave it in time"), "{told}");
+    assert_eq!(launch.made(), Vec::<String>::new());
+    let all = ApprovalFilter { limit: 5, ..ApprovalFilter::default() };
+    let records = world.sessions.approvals(world.tenant, all).await?;
+    assert_eq!(records[0].state, ApprovalState::Expired);
+    let late = world
+        .sessions
+        .resolve_approval(world.tenant, records[0].id, Verdict::Once, "key_test")
+        .await
+        .unwrap_err();
+    assert!(late.to_string().contains("ran out before anybody answered"), "{late}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_changed_since_it_was_approved_is_not_made() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+
+    launch.moved.store(true, Ordering::Relaxed);
+    say_of(&world, &asked[0], Verdict::Once).await?;
+
+    let told = world.text(&sent).await?;
+    assert!(told.contains("has changed since a person approved it"), "{told}");
+    assert_eq!(launch.made(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_approval_is_for_one_call_and_the_next_asks_anew() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let call = |what: &str| Reply::call("same", "launch", json!({ "what": what }).to_string());
+    world.model.queue([call("rocket"), call("rocket"), Reply::text("both")]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+
+    let first = waiting(&world, 1).await?;
+    say_of(&world, &first[0], Verdict::Once).await?;
+    world.until("the first is made", async || launch.made().len() == 1).await?;
+    let second = waiting(&world, 1).await?;
+    assert_ne!(first[0].id, second[0].id);
+    say_of(&world, &second[0], Verdict::Deny).await?;
+
+    assert_eq!(world.text(&sent).await?, "both");
+    assert_eq!(launch.made(), ["rocket"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn always_is_remembered_for_what_it_allows_and_for_nothing_else() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let _runner = runner(&world, &launch).await?;
+    launches(&world, &["kite-1"]);
+    let sent = world.say("s", "go").await?;
+    say_of(&world, &waiting(&world, 1).await?[0], Verdict::Always).await?;
+    world.text(&sent).await?;
+
+    launches(&world, &["kite-2"]);
+    let free = world.say("t", "go").await?;
+    assert_eq!(world.text(&free).await?, "launched kite-2");
+    launches(&world, &["rocket"]);
+    let asks = world.say("u", "go").await?;
+    say_of(&world, &waiting(&world, 1).await?[0], Verdict::Deny).await?;
+    world.text(&asks).await?;
+
+    assert_eq!(launch.made(), ["kite-1", "kite-2"]);
+    let rules = world.sessions.approval_rules(world.tenant, None, None).await?;
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].last_used.as_deref(), Some("launch kite-2"));
+    world.sessions.forget_approval_rule(world.tenant, rules[0].id).await?;
+    launches(&world, &["kite-3"]);
+    world.say("v", "go").await?;
+    waiting(&world, 1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn all_calls_of_a_step_are_asked_about_at_once_and_made_in_order() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["one", "balloon", "two", "missile"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 2).await?;
+
+    say_of(&world, &asked[1], Verdict::Once).await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(launch.made(), Vec::<String>::new());
+    say_of(&world, &asked[0], Verdict::Once).await?;
+
+    assert_eq!(
+        world.text(&sent).await?,
+        "launched one | launched balloon | launched two | error: never that"
+    );
+    assert_eq!(launch.made(), ["one", "balloon", "two"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_same_word_again_changes_nothing_and_another_is_refused() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    let resolve = async |verdict, by| {
+        world.sessions.resolve_approval(world.tenant, asked[0].id, verdict, by).await
+    };
+
+    let first = resolve(Verdict::Once, "key_a").await?;
+    let again = resolve(Verdict::Once, "key_b").await?;
+    let other = resolve(Verdict::Deny, "key_b").await.unwrap_err().to_string();
+    let wider = resolve(Verdict::Always, "key_b").await.unwrap_err().to_string();
+    world.text(&sent).await?;
+
+    assert!(!first.duplicate && again.duplicate);
+    assert!(other.contains("already allowed once by key_a"), "{other}");
+    assert!(wider.contains("already allowed once by key_a"), "{wider}");
+    assert_eq!(launch.made(), ["rocket"]);
+    assert!(world.sessions.approval_rules(world.tenant, None, None).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_tenant_finds_no_approval_and_can_say_nothing_of_it() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    let (other, _) = world.directory.create_tenant(Actor::Operator, "eve").await?;
+
+    let resolve = world.sessions.resolve_approval(other.id, asked[0].id, Verdict::Once, "key_x");
+    assert!(resolve.await.unwrap_err().to_string().starts_with("there is no approval"));
+    let slug = asked[0].id.slug();
+    assert!(world.sessions.approval(other.id, &slug).await.is_err());
+    let all = ApprovalFilter { limit: 5, ..ApprovalFilter::default() };
+    assert!(world.sessions.approvals(other.id, all).await?.is_empty());
+
+    say_of(&world, &asked[0], Verdict::Deny).await?;
+    world.text(&sent).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_word_in_the_conversation_lets_the_call_through_and_is_answered_with_the_turn()
+-> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let wrong = world.send(by_key(&world, "/approve 00000000")).await?;
+    let refused = world.answer(&wrong).await?;
+    rests(&world, &sent).await?;
+    let word = world.send(by_key(&world, &format!("/approve {}", asked[0].id.slug()))).await?;
+
+    assert_eq!(refused.outcome, Some(Outcome::Failed));
+    assert_eq!(refused.reason.as_deref(), Some("There is no approval `00000000` here."));
+    assert_eq!(world.text(&sent).await?, "launched rocket");
+    assert_eq!(world.text(&word).await?, "launched rocket");
+    assert_eq!(launch.made(), ["rocket"]);
+    let said = world.model.requests().pop().unwrap().body.to_string();
+    assert!(!said.contains("/approve"), "{said}");
+    let late = world.send(by_key(&world, "/deny")).await?;
+    assert_eq!(world.text(&late).await?, "Nothing waits for approval here.");
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_part_of_the_mesh_approves_what_a_model_asks_for() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+
+    let forged = world.say("s", "/approve").await?;
+
+    let refused = world.answer(&forged).await?;
+    assert_eq!(refused.reason.as_deref(), Some("Only a person can decide about this."));
+    assert_eq!(launch.made(), Vec::<String>::new());
+    say_of(&world, &asked[0], Verdict::Deny).await?;
+    world.text(&sent).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn stopping_ends_the_wait_and_the_call_is_never_made() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let stop = world.say("s", "/stop").await?;
+
+    assert_eq!(world.text(&stop).await?, "Stopped.");
+    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Cancelled));
+    let record = world.sessions.approval(world.tenant, &asked[0].id.to_string()).await?;
+    assert_eq!(record.state, ApprovalState::Expired);
+    assert!(
+        world
+            .sessions
+            .resolve_approval(world.tenant, asked[0].id, Verdict::Once, "key_test")
+            .await
+            .is_err()
+    );
+    assert_eq!(launch.made(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_is_cancelled_and_interrupted_as_a_turn_is() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    rests(&world, &sent).await?;
+
+    let wake = world.sessions.cancel_wait(world.tenant, sent.session).await?;
+    assert_eq!(wake, Some(true));
+    assert_eq!(world.answer(&sent).await?.outcome, Some(Outcome::Cancelled));
+    assert_eq!(world.sessions.cancel_wait(world.tenant, sent.session).await?, None);
+
+    let second = world.say_as(QueueMode::Interrupt, "t", "go").await?;
+    rests(&world, &second).await?;
+    launches(&world, &["balloon"]);
+    let other = world.say_as(QueueMode::Interrupt, "t", "no: the balloon").await?;
+    assert_eq!(world.answer(&second).await?.outcome, Some(Outcome::Interrupted));
+    world.answer(&other).await?;
+    assert!(!launch.made().contains(&"rocket".to_owned()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_said_meanwhile_waits_and_is_part_of_the_answer() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let meanwhile = world.say("s", "and be careful").await?;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(world.sessions.answer(world.tenant, meanwhile.message).await?.outcome, None);
+    say_of(&world, &asked[0], Verdict::Once).await?;
+
+    assert_eq!(world.text(&meanwhile).await?, "launched rocket");
+    assert_eq!(world.text(&sent).await?, "launched rocket");
+    let asked = world.model.requests().pop().unwrap().body.to_string();
+    assert!(asked.contains("and be careful"), "{asked}");
+    Ok(())
+}
+
+/// A bot that the person with the number 7 may decide about, and everybody may write to.
+async fn bot(world: &World) -> anyhow::Result<AccountId> {
+    let account = NewAccount {
+        channel: "telegram".to_owned(),
+        name: "bot".to_owned(),
+        enabled: true,
+        settings: json!({ "allow": ["7", "*"], "groups": { "allow": ["*"] } }),
+        secrets: Some(json!({ "token": "1:a" })),
+    };
+    Ok(world.directory.create_account(world.tenant, Actor::Operator, account).await?.id)
+}
+
+fn on_channel(
+    world: &World,
+    key: &SessionKey,
+    bot: AccountId,
+    who: &str,
+    text: &str,
+) -> NewMessage {
+    let sender = Some(Sender { id: who.to_owned(), name: String::new() });
+    NewMessage {
+        key: key.clone(),
+        source: Source::Channel(bot),
+        body: Body { sender, ..Body::text(text) },
+        target: Some(Target { account: bot, ..place("-5") }),
+        ..world.message("x", text)
+    }
+}
+
+#[tokio::test]
+async fn in_a_group_only_whom_the_owner_named_may_decide() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let bot = bot(&world).await?;
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let group = SessionKey::group(&world.agent.name, "telegram", "-5", None)?;
+    let from = |who: &str, text: &str| on_channel(&world, &group, bot, who, text);
+    let sent = world.send(from("8", "go")).await?;
+    let asked = waiting(&world, 1).await?;
+    let slug = asked[0].id.slug();
+    rests(&world, &sent).await?;
+    let request = world.texts("select body from session.deliveries").await?.remove(0);
+    assert!(request.starts_with(&format!("Approval needed ({slug}): main wants")), "{request}");
+    let marked = "select count(*) from session.deliveries where approval_id is not null";
+    assert_eq!(world.number(marked).await?, 1);
+
+    let foreign = world.send(from("8", &format!("/approve {slug}"))).await?;
+    let refused = world.answer(&foreign).await?;
+    assert!(refused.reason.is_some_and(|why| why.starts_with("You may not decide")));
+    assert_eq!(launch.made(), Vec::<String>::new());
+
+    let word = world.send(from("7", &format!("/approve {slug}"))).await?;
+    assert_eq!(world.text(&word).await?, "launched rocket");
+    assert_eq!(world.text(&sent).await?, "launched rocket");
+    let record = world.sessions.approval(world.tenant, &slug).await?;
+    assert_eq!(record.decided_by.as_deref(), Some("telegram:7"));
+    let texts = world.texts("select body from session.deliveries order by out_seq").await?;
+    assert_eq!(texts.len(), 3, "{texts:?}");
+    assert!(texts[1].starts_with("You may not decide"), "{texts:?}");
+    assert_eq!(texts[2], "launched rocket");
+    Ok(())
+}
+
+#[tokio::test]
+async fn in_a_direct_conversation_its_user_decides() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let bot = bot(&world).await?;
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let main = SessionKey::main(&world.agent.name);
+    let sent = world.send(on_channel(&world, &main, bot, "8", "go")).await?;
+    waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+
+    let foreign = world.send(on_channel(&world, &main, bot, "9", "/approve")).await?;
+    let refused = world.answer(&foreign).await?;
+    let own = world.send(on_channel(&world, &main, bot, "8", "/approve")).await?;
+
+    assert!(refused.reason.is_some_and(|why| why.starts_with("You may not decide")));
+    assert_eq!(world.text(&own).await?, "launched rocket");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_protected_file_is_written_only_once_somebody_said_so() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    let write = json!({ "path": "role.md", "content": "You are a pirate." }).to_string();
+    world.model.answer(move |request| match request.tool_results().len() {
+        0 => Reply::call("a", "write", &write),
+        _ => Reply::text("done"),
+    });
+    let _runner = runner(&world, &launch).await?;
+    let main = NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", "go") };
+    let sent = world.send(main).await?;
+    let asked = waiting(&world, 1).await?;
+    let changed = "select count(*) from session.approvals where tool = 'write'";
+    assert_eq!(world.number(changed).await?, 1);
+    assert!(asked[0].summary.starts_with("write role.md (writing to a protected path"));
+
+    say_of(&world, &asked[0], Verdict::Once).await?;
+
+    assert_eq!(world.text(&sent).await?, "done");
+    let journal = world.journal(sent.session).await?;
+    let failed = |entry: &Entry| matches!(entry, Entry::Returned { failed: true, .. });
+    assert!(!journal.iter().any(failed), "{journal:?}");
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! `Approvals`: calls that need a person's word.
+
+use holdfast_bus::{Control, ControlKind};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    self as pb, ForgetApprovalRuleRequest, ForgetApprovalRuleResponse, GetApprovalRequest,
+    GetApprovalResponse, ListApprovalRulesRequest, ListApprovalRulesResponse, ListApprovalsRequest,
+    ListApprovalsResponse, ResolveApprovalRequest, ResolveApprovalResponse,
+    approvals_server::Approvals as Service,
+};
+use holdfast_session::{Approval, ApprovalFilter, Resolved, Rule};
+use holdfast_types::{ApprovalState, SessionId, Verdict};
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use super::{AgentNames, State, limit, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+const USUAL: u32 = 50;
+const MOST: u32 = 200;
+const STATES: &str = "pending, allowed_once, allowed_always, denied or expired";
+
+/// Answers `holdfast.gateway.v1.Approvals`.
+#[derive(Debug)]
+pub struct Approvals(pub State);
+
+#[tonic::async_trait]
+impl Service for Approvals {
+    async fn list_approvals(
+        &self,
+        request: Request<ListApprovalsRequest>,
+    ) -> Result<Response<ListApprovalsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let filter = ApprovalFilter {
+            state: some(request.state).map(|word| state(&word)).transpose()?,
+            session: some(request.session_id)
+                .map(|id| id.parse::<SessionId>())
+                .transpose()
+                .map_err(Error::from)?,
+            limit: limit(request.limit, USUAL, MOST)?,
+        };
+        if let Some(session) = filter.session {
+            self.0.sessions.session(caller.tenant, session).await.map_err(Error::from)?;
+        }
+
+        let found = self.0.sessions.approvals(caller.tenant, filter).await.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let approvals = found.into_iter().map(|one| approval(one, &names)).collect();
+        Ok(Response::new(ListApprovalsResponse { approvals }))
+    }
+
+    async fn get_approval(
+        &self,
+        request: Request<GetApprovalRequest>,
+    ) -> Result<Response<GetApprovalResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let found = self.0.sessions.approval(caller.tenant, &request.approval).await;
+        let found = found.map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        Ok(Response::new(GetApprovalResponse { approval: Some(approval(found, &names)) }))
+    }
+
+    async fn resolve_approval(
+        &self,
+        request: Request<ResolveApprovalRequest>,
+    ) -> Result<Response<ResolveApprovalResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+        let verdict = match request.decision() {
+            pb::Decision::AllowOnce => Verdict::Once,
+            pb::Decision::AllowAlways => Verdict::Always,
+            pb::Decision::Deny => Verdict::Deny,
+            pb::Decision::Unspecified => return Err(Error::Missing("decision").into()),
+        };
+        let found = self.0.sessions.approval(caller.tenant, &request.approval).await;
+        let id = found.map_err(Error::from)?.id;
+        let by = caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string());
+
+        let resolved = self.0.sessions.resolve_approval(caller.tenant, id, verdict, &by).await;
+
+        let resolved = resolved.map_err(Error::from)?;
+        self.announce(&resolved);
+        let names = self.0.agent_names(caller.tenant).await?;
+        Ok(Response::new(ResolveApprovalResponse {
+            duplicate: resolved.duplicate,
+            approval: Some(approval(resolved.approval, &names)),
+        }))
+    }
+
+    async fn list_approval_rules(
+        &self,
+        request: Request<ListApprovalRulesRequest>,
+    ) -> Result<Response<ListApprovalRulesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = match some(request.agent) {
+            Some(agent) => {
+                let agent = self.0.directory.agent(caller.tenant, &agent).await;
+                Some(agent.map_err(Error::from)?.id)
+            }
+            None => None,
+        };
+
+        let found = self.0.sessions.approval_rules(caller.tenant, agent, None).await;
+        let names = self.0.agent_names(caller.tenant).await?;
+
+        let rules = found.map_err(Error::from)?;
+        let rules = rules.into_iter().map(|one| rule(one, &names)).collect();
+        Ok(Response::new(ListApprovalRulesResponse { rules }))
+    }
+
+    async fn forget_approval_rule(
+        &self,
+        request: Request<ForgetApprovalRuleRequest>,
+    ) -> Result<Response<ForgetApprovalRuleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let id = Uuid::try_parse(&request.id).map_err(|_| {
+            refuse("`id` is not a rule's id: `holdfast approvals rules` lists them".to_owned())
+        })?;
+
+        let gone = self.0.sessions.forget_approval_rule(caller.tenant, id).await;
+
+        gone.map_err(Error::from)?;
+        Ok(Response::new(ForgetApprovalRuleResponse {}))
+    }
+}
+
+impl Approvals {
+    /// Tells whoever should go on.
+    fn announce(&self, resolved: &Resolved) {
+        if resolved.wake {
+            self.0.bus.wake_run(0);
+        }
+        if let Some(running) = resolved.running {
+            let session = resolved.approval.session;
+            let control = Control { session, kind: ControlKind::Input, epoch: running.epoch };
+            self.0.bus.control(running.owner, &control);
+        }
+    }
+}
+
+fn state(word: &str) -> Result<ApprovalState, Error> {
+    ApprovalState::parse(word).ok_or_else(|| Error::Unknown {
+        field: "state",
+        given: word.chars().take(80).collect(),
+        wanted: STATES,
+    })
+}
+
+fn approval(one: Approval, names: &AgentNames) -> pb::Approval {
+    pb::Approval {
+        id: one.id.to_string(),
+        slug: one.id.slug(),
+        session_id: one.session.to_string(),
+        agent: names.of(one.agent),
+        run_id: one.run.to_string(),
+        tool: one.tool,
+        summary: one.summary,
+        subject: one.subject,
+        pattern: one.pattern.unwrap_or_default(),
+        state: one.state.as_str().to_owned(),
+        decided_by: one.decided_by.unwrap_or_default(),
+        asked_at: Some(timestamp(one.asked_at)),
+        expires_at: Some(timestamp(one.expires_at)),
+        decided_at: one.decided_at.map(timestamp),
+    }
+}
+
+fn rule(one: Rule, names: &AgentNames) -> pb::ApprovalRule {
+    pb::ApprovalRule {
+        id: one.id.to_string(),
+        agent: names.of(one.agent),
+        tool: one.tool,
+        pattern: one.pattern.unwrap_or_default(),
+        summary: one.summary,
+        created_by: one.created_by.unwrap_or_default(),
+        created_at: Some(timestamp(one.created_at)),
+        last_used_at: one.last_used_at.map(timestamp),
+        last_used: one.last_used.unwrap_or_default(),
+    }
+}
