@@ -220,7 +220,8 @@ impl World {
         let accepted = self.sessions.ingest(self.tenant, message).await.unwrap();
         let claims = self.sessions.claim(RunnerId::generate(), 1).await.unwrap();
         let id = ApprovalId::generate();
-        let request = NewDelivery { target, text: text.to_owned(), id: DeliveryId::generate() };
+        let request =
+            NewDelivery { target, text: text.to_owned(), act: None, id: DeliveryId::generate() };
         let new = NewApproval {
             id,
             step: 0,

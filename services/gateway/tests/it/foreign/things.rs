@@ -288,7 +288,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 11] {
+    fn ids(&self) -> [&str; 12] {
         [
             &self.agent,
             &self.key,
