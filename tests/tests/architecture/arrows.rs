@@ -56,7 +56,17 @@ const VENDORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("rmcp", &["holdfast-mcp", TESTS]),
-    ("reqwest", &["agent-runner", "channel-bridge", "holdfast-llm", "holdfast-tools", TESTS]),
+    (
+        "reqwest",
+        &[
+            "agent-runner",
+            "channel-bridge",
+            "holdfast-llm",
+            "holdfast-mcp",
+            "holdfast-tools",
+            TESTS,
+        ],
+    ),
     ("tokio-tungstenite", &["holdfast-browser", TESTS]),
     ("clap", &["holdfast", TESTS]),
 ];

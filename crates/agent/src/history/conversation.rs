@@ -8,7 +8,7 @@
 //! |---|---|
 //! | heard between a call and its result | after the results |
 //! | pictures that came with a message, or of a call | with the message, or after the results; those that were not loaded are named |
-//! | heard twice at the same place, word for word | once |
+//! | heard twice at the same place, word for word | once in each turn |
 //! | a call that never returned | a failed result that says what is known |
 //! | a result of no call | nothing |
 //! | a note that ends a turn | a short line in brackets |
@@ -178,6 +178,7 @@ impl<'j> Reader<'j> {
         let turn = summarised.len() - turn::open(summarised).len();
         for (at, entry) in summarised.iter().enumerate() {
             self.aside = turn::is_flushing_after(entry, self.aside);
+            self.forget_heard_before(entry);
             let Entry::Heard { seq, body } = entry else { continue };
             if at < turn || !turn::asks(entry) {
                 self.is_repeated(*seq, body);
@@ -190,6 +191,7 @@ impl<'j> Reader<'j> {
     fn take(&mut self, at: usize, entry: &'j Entry) {
         let was_aside = self.aside;
         self.aside = turn::is_flushing_after(entry, was_aside);
+        self.forget_heard_before(entry);
         match entry {
             Entry::Thought { .. } | Entry::Called { .. } | Entry::Returned { .. } if was_aside => {}
             Entry::Heard { seq, body } => {
@@ -328,6 +330,14 @@ impl<'j> Reader<'j> {
         let picture =
             |file: &StoredFile| self.pictures.iter().find(|picture| picture.hash == file.hash);
         files.filter_map(picture).map(|picture| picture.image.clone()).collect()
+    }
+
+    /// What a turn has heard that was given up may be asked anew in the next one: then it is seen
+    /// there, and not only above the note that nothing came of it.
+    fn forget_heard_before(&mut self, entry: &Entry) {
+        if matches!(entry, Entry::Noted { .. }) && turn::ends(entry) {
+            self.heard.clear();
+        }
     }
 
     /// Whether this very message was heard already. The inbox counts upwards, so that the look back

@@ -262,6 +262,17 @@ fn what_was_heard_is_seen_once_however_often_it_was_written_down() {
 }
 
 #[test]
+fn what_a_turn_heard_that_was_given_up_is_seen_again_where_it_is_asked_anew() {
+    let journal =
+        [heard(1, "bad"), heard(2, "hi"), Entry::noted(Note::Failed, "lost"), heard(2, "hi")];
+
+    let seen = read(&journal);
+
+    assert_eq!(seen[..2], [user("bad"), user("hi")]);
+    assert_eq!(seen[2..], [user("[the turn above was given up: lost]"), user("hi")]);
+}
+
+#[test]
 fn a_journal_that_begins_in_the_midst_of_a_turn_is_still_led_by_someone() {
     let journal = [returned("x"), thought("", &[("a", "read")]), returned("a")];
 

@@ -153,7 +153,10 @@ async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
 #[tokio::test]
 async fn much_silence_is_taken_in_without_a_thought() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let _runner = world.runner().await?;
+    let mut config = world.config();
+    // That much would be summarised beside the turns, by calls of the same model.
+    config.runner.summaries = 0;
+    let _runner = world.runner_with(config, |app| app).await?;
     world.ask("s", "hello").await?;
     for n in 0..60 {
         let mut silent = world.message("s", "");

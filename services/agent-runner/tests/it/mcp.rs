@@ -300,7 +300,9 @@ async fn a_probe_says_what_agents_would_see_or_why_they_see_nothing() -> anyhow:
     put(&world, at(&server.url())).await?;
     let missing = NewMcpServer { name: "gone".to_owned(), ..run("/no/such/server", &[]) };
     put(&world, missing).await?;
-    let _runner = world.runner_with(config(&world), |app| app).await?;
+    let mut config = config(&world);
+    config.runner.sandbox.backend = holdfast_sandbox::Choice::Auto;
+    let _runner = world.runner_with(config, |app| app).await?;
     let probe = async |server: &str| {
         let probe = McpProbe { tenant: world.tenant, server: server.to_owned() };
         let begun = Instant::now();
@@ -392,6 +394,7 @@ async fn where_tenants_are_hosted_no_process_runs_without_walls() -> anyhow::Res
     let world = World::start().await?;
     put(&world, run("python3", &["-c", SMALL])).await?;
     let mut config = config(&world);
+    config.runner.sandbox.backend = holdfast_sandbox::Choice::Bubblewrap;
     config.runner.sandbox.hosted = true;
     config.runner.sandbox.bwrap = Some("/no/such/bwrap".into());
     let _runner = world.runner_with(config, |app| app).await?;

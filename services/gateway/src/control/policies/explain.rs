@@ -12,7 +12,8 @@ use holdfast_agent::{
 use holdfast_directory::Agent;
 use holdfast_proto::gateway::v1::{self as pb, ExplainToolsRequest, ExplainToolsResponse};
 use holdfast_types::{
-    Author, Entry, Fault as _, Kind, ModelId, SessionId, SessionKey, SessionKind, Target, TenantId,
+    Author, ConnectionKind, Entry, Fault as _, Kind, ModelId, SessionId, SessionKey, SessionKind,
+    Target, TenantId,
 };
 use jiff::{Timestamp, tz::TimeZone};
 
@@ -52,6 +53,7 @@ pub(super) async fn tools(
     let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
     let compiled = Compiled::new(of.catalog().await?, &Defaults::default(), &tenants, &own);
     let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
+    let connections = of.0.directory.connections_of(tenant, agent.id).await?;
     let (agent_name, time_zone) = (agent.name.to_string(), agent.settings.time_zone.clone());
 
     let kind = match some(request.kind) {
@@ -90,7 +92,16 @@ pub(super) async fn tools(
     let summaries: HashMap<String, String> =
         summaries.into_iter().map(|tool| (tool.name, tool.summary)).collect();
     let decisions = compiled.view(&subject).explain_all();
+    // Whom a connection is for is known when they speak.
+    let is_connected = |tool: &str| {
+        ConnectionKind::of_tool(tool)
+            .is_none_or(|kind| connections.iter().any(|c| c.to.kind() == kind))
+    };
     let line = |explanation: policy::Explanation| {
+        let is_usable = explanation.decision != "deny";
+        if is_usable && !is_connected(&explanation.tool) {
+            return unconnected(explanation.tool);
+        }
         let summary = summaries.get(&explanation.tool).cloned().unwrap_or_default();
         pb::ToolDecision {
             line: explanation.to_string(),
@@ -114,6 +125,18 @@ pub(super) async fn tools(
         user: subject.user.unwrap_or_default(),
         roles: with_owner(subject.roles, is_owner),
     })
+}
+
+/// A tool that works by a connection, of an agent that has none.
+fn unconnected(tool: String) -> pb::ToolDecision {
+    let reason = "the agent has no connection for it: see `holdfast connections`".to_owned();
+    pb::ToolDecision {
+        line: format!("{tool}: deny: {reason}"),
+        tool,
+        decision: "deny".to_owned(),
+        reason,
+        ..pb::ToolDecision::default()
+    }
 }
 
 /// The agent that is meant, and what is known of the session.
