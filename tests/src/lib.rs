@@ -21,3 +21,4 @@ pub mod program;
 pub mod script;
 pub mod tenant;
 pub mod turnstile;
+pub mod work;

@@ -10,6 +10,7 @@ mod report;
 mod storm;
 mod talk;
 mod weather;
+mod work;
 
 use std::time::Duration;
 

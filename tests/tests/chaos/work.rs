@@ -1,0 +1,318 @@
+//! An agent at work: it mends a program, asks before it goes out, has others help, and is killed
+//! everywhere on the way.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use flate2::{Compression, write::GzEncoder};
+use holdfast_proto::gateway::v1 as pb;
+use holdfast_proto::gateway::v1::approvals_client::ApprovalsClient;
+use holdfast_proto::gateway::v1::files_client::FilesClient;
+use holdfast_proto::gateway::v1::messages_client::MessagesClient;
+use holdfast_proto::gateway::v1::sessions_client::SessionsClient;
+use holdfast_testkit::Backends;
+use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::node::Node;
+use holdfast_tests::turnstile;
+use holdfast_tests::work::{self, Work};
+use tokio::time::{sleep, timeout};
+use tonic::Request;
+use tonic::transport::Channel;
+
+use crate::report::Report;
+use crate::{Form, RUNNER, form};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// How long all of the work may take, with a death in it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the model reads at once: less than the two long files.
+const WINDOW: &str = "24000";
+
+/// One who has an agent work, and looks at what came of it.
+struct Person {
+    channel: Channel,
+    key: String,
+    /// Where the runners lay out the agent's files.
+    scratch: tempfile::TempDir,
+}
+
+impl Person {
+    fn of(mesh: &Mesh) -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), SOON)?;
+        let (key, scratch) = (mesh.tenants[0].key.clone(), tempfile::tempdir()?);
+        Ok(Self { channel, key, scratch })
+    }
+
+    fn ask<T>(&self, message: T) -> anyhow::Result<Request<T>> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", format!("Bearer {}", self.key).parse()?);
+        request.set_timeout(SOON);
+        Ok(request)
+    }
+
+    async fn give(&self, archive: Vec<u8>) -> anyhow::Result<i64> {
+        let import = pb::ImportFilesRequest { archive, ..Default::default() };
+        let mut files = FilesClient::new(self.channel.clone());
+        Ok(files.import_files(self.ask(import)?).await?.into_inner().revision)
+    }
+
+    async fn send(&self, session: &str) -> anyhow::Result<String> {
+        let send = pb::SendRequest {
+            request_id: session.to_owned(),
+            text: work::TASK.to_owned(),
+            session: session.to_owned(),
+            ..Default::default()
+        };
+        let mut messages = MessagesClient::new(self.channel.clone());
+        Ok(messages.send(self.ask(send)?).await?.into_inner().session_id)
+    }
+
+    /// Says yes to whatever the agent asks for; how often it was asked.
+    async fn approve(&self) -> anyhow::Result<usize> {
+        let mut approvals = ApprovalsClient::new(self.channel.clone());
+        let pending = pb::ListApprovalsRequest { state: "pending".into(), ..Default::default() };
+        let pending = approvals.list_approvals(self.ask(pending)?).await?.into_inner().approvals;
+        for approval in &pending {
+            let decision = pb::ResolveApprovalRequest {
+                approval: approval.id.clone(),
+                decision: pb::Decision::AllowOnce.into(),
+            };
+            approvals.resolve_approval(self.ask(decision)?).await?;
+        }
+        Ok(pending.len())
+    }
+
+    async fn history(&self, session: &str) -> anyhow::Result<Vec<pb::Entry>> {
+        let history = pb::GetHistoryRequest { session: session.into(), limit: 500, before_seq: 0 };
+        let mut sessions = SessionsClient::new(self.channel.clone());
+        Ok(sessions.get_history(self.ask(history)?).await?.into_inner().entries)
+    }
+
+    /// Waits until the agent says that all is done, and approves what it asks for meanwhile.
+    async fn see_it_done(&self, session: &str) -> anyhow::Result<usize> {
+        let mut approved = 0;
+        let waited = timeout(PATIENCE, async {
+            loop {
+                approved += self.approve().await?;
+                let history = self.history(session).await?;
+                if history.iter().any(|entry| entry.kind == "thought" && entry.text == work::DONE) {
+                    return anyhow::Ok(());
+                }
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        if waited.await.is_err() {
+            let history = self.history(session).await?;
+            let last: Vec<_> = history.iter().rev().take(6).collect();
+            anyhow::bail!("the work is not done; last it was {last:#?}");
+        }
+        Ok(approved)
+    }
+}
+
+/// The program, its test, and two long texts.
+fn repository() -> anyhow::Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    let texts = [
+        ("add.sh", work::BROKEN.to_owned()),
+        ("test.sh", work::TEST.to_owned()),
+        ("long/one.txt", work::long("one")),
+        ("long/two.txt", work::long("two")),
+    ];
+    for (path, text) in texts {
+        let mut header = tar::Header::new_gnu();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        archive.append_data(&mut header, path, text.as_bytes())?;
+    }
+    let mut packed = archive.into_inner()?;
+    packed.flush()?;
+    Ok(packed.finish()?)
+}
+
+/// A mesh without a runner, whose agent has the program.
+async fn prepare(runners: usize) -> anyhow::Result<(Mesh, Person)> {
+    let plan = Plan { runners, lease: Duration::from_millis(900), ..Plan::small(RUNNER) };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    for node in mesh.gateways.iter().chain(&mesh.bridges) {
+        node.start().await?;
+        node.ready(SOON).await?;
+    }
+    let person = Person::of(&mesh)?;
+    Ok((mesh, person))
+}
+
+async fn start(person: &Person, runner: &Arc<Node>, failpoints: &str) -> anyhow::Result<()> {
+    let scratch = person.scratch.path().to_str().context("a path that is no text")?;
+    let env = [
+        ("HOLDFAST_RUNNER__SCRATCH__DIR", scratch),
+        ("HOLDFAST_RUNNER__CONTEXT_TOKENS", WINDOW),
+        ("HOLDFAST_RUNNER__SANDBOX__NETWORK", "host"),
+        ("HOLDFAST_FAILPOINTS", failpoints),
+    ];
+    runner.start_with(&env).await?;
+    runner.ready(SOON).await
+}
+
+/// What must be so after the work, whoever died: the file is mended once, with its diff and its
+/// turn; every deed was done at most once; what was said is there; it cost something.
+async fn judge(
+    mesh: &Mesh,
+    person: &Person,
+    name: &str,
+    session: &str,
+    given: i64,
+) -> anyhow::Result<()> {
+    let mut files = FilesClient::new(person.channel.clone());
+    let read = pb::ReadFileRequest { path: "add.sh".into(), ..Default::default() };
+    let mended = files.read_file(person.ask(read)?).await?.into_inner().content;
+    ensure!(mended == b"expr \"$1\" + \"$2\"\n", "the program is {mended:?}");
+    let log = pb::GetFileLogRequest { path: "add.sh".into(), ..Default::default() };
+    let log = files.get_file_log(person.ask(log)?).await?.into_inner().revisions;
+    let changes: Vec<_> = log.iter().filter(|change| change.revision > given).collect();
+    ensure!(changes.len() == 1, "it was changed by {changes:?}");
+    ensure!(!changes[0].run_id.is_empty(), "no turn made {:?}", changes[0]);
+    let diff = pb::DiffFilesRequest { from: given, path: "add.sh".into(), ..Default::default() };
+    let diff = files.diff_files(person.ask(diff)?).await?.into_inner().diff;
+    ensure!(
+        diff.contains("-expr \"$1\" - \"$2\"") && diff.contains("+expr \"$1\" + \"$2\""),
+        "{diff}"
+    );
+
+    let history = person.history(session).await?;
+    let said = |kind: &str, text: &str| {
+        history.iter().any(|entry| entry.kind == kind && entry.text.contains(text))
+    };
+    ensure!(said("heard", work::TASK), "the task is not in the transcript");
+    ensure!(said("returned", "FAIL: got -1") && said("returned", "PASS"), "{history:#?}");
+    for part in ["one", "two"] {
+        ensure!(said("heard", &format!("part {part} is sound")), "part {part} was not announced");
+    }
+    let mut sessions = SessionsClient::new(person.channel.clone());
+    let runs = pb::ListRunsRequest { session: session.to_owned(), limit: 50 };
+    let runs = sessions.list_runs(person.ask(runs)?).await?.into_inner().runs;
+    let cost: u64 =
+        runs.iter().filter_map(|run| run.usage.as_ref()).map(|usage| usage.input_tokens).sum();
+    ensure!(cost > 0, "it cost nothing: {runs:?}");
+
+    const LOST: &str = "
+        select count(*) from session.inbox where state <> 'done' or outcome <> 'completed'";
+    const TWICE: &str = "
+        select count(*) from (
+            select from session.entries where kind = 'returned'
+            group by session_id, run_id, body->>'call' having count(*) > 1) twice";
+    ensure!(mesh.number(LOST).await? == 0, "a message did not come to its end");
+    ensure!(mesh.number(TWICE).await? == 0, "a call returned twice");
+    let violations = mesh.fakes.model.violations();
+    ensure!(violations.is_empty(), "calls and results do not pair up: {violations:?}");
+    let posts = mesh.fakes.world.posts();
+    for deed in ["own", "one", "two"].map(|part| format!("\"{name}:{part}\"")) {
+        let done =
+            posts.iter().filter(|post| String::from_utf8_lossy(&post.body).contains(&deed)).count();
+        ensure!(done <= 1, "`{deed}` was done {done} times");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
+-> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let (mesh, person) = prepare(2).await?;
+    let given = person.give(repository()?).await?;
+    let work = Work::teach(&mesh.fakes.model, "work", Duration::from_secs(2));
+    for runner in &mesh.runners {
+        start(&person, runner, "").await?;
+    }
+
+    let session = person.send("work").await?;
+    let done = person.see_it_done(&session);
+    let kill = async {
+        let asked =
+            async || ["asked-one", "asked-two"].iter().all(|part| work.done().contains(*part));
+        while !asked().await {
+            sleep(Duration::from_millis(20)).await;
+        }
+        // One of them runs a helper at least, and both are killed.
+        for runner in &mesh.runners {
+            runner.kill().await?;
+            start(&person, runner, "").await?;
+        }
+        anyhow::Ok(())
+    };
+    let (approved, killed) = tokio::join!(done, timeout(PATIENCE, kill));
+    killed.context("the helpers were not asked")??;
+
+    ensure!(approved? == 1, "it did not ask before it went out");
+    ensure!(work.done().contains("summary"), "nothing was summarised on the way");
+    judge(&mesh, &person, "work", &session, given).await
+}
+
+/// The same with a death at one place; `false` if nobody comes by it so often.
+async fn with_a_death(
+    mesh: &Mesh,
+    person: &Person,
+    point: &str,
+    at: usize,
+) -> anyhow::Result<bool> {
+    let given = person.give(repository()?).await?;
+    let name = format!("{point}-{at}");
+    let _work = Work::teach(&mesh.fakes.model, &name, Duration::ZERO);
+    let [armed, spare] = [&mesh.runners[0], &mesh.runners[1]];
+    start(person, armed, &format!("{point}=die:{at}")).await?;
+
+    let session = person.send(&name).await?;
+    let rescue = async {
+        armed.dies(PATIENCE).await?;
+        start(person, spare, "").await
+    };
+    tokio::pin!(rescue);
+    let done = person.see_it_done(&session);
+    tokio::pin!(done);
+    let died = tokio::select! {
+        rescued = &mut rescue => {
+            rescued?;
+            done.await?;
+            true
+        }
+        done = &mut done => {
+            done?;
+            false
+        }
+    };
+    judge(mesh, person, &name, &session, given).await.context(name)?;
+    // Who was watched for his death, and did not die, ended with the watch.
+    if died {
+        spare.kill().await?;
+    }
+    Ok(died)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whichever_step_or_call_its_runner_dies_in_the_work_comes_to_the_same() -> anyhow::Result<()>
+{
+    let _turn = turnstile::shared().await?;
+    let (mesh, person) = prepare(2).await?;
+    let mut report = Report::of("work");
+    // The short form leaves places out, the long one none.
+    let step = if form() == Form::Long { 1 } else { 4 };
+    for point in ["runner.boundary", "runner.in_call"] {
+        let mut deaths = 0;
+        for at in (1..).step_by(step) {
+            let began = Instant::now();
+            if !with_a_death(&mesh, &person, point, at).await? {
+                break;
+            }
+            deaths += 1;
+            report.line(&format!("{point} {at}: done after, ms"), began.elapsed().as_millis());
+        }
+        ensure!(deaths > 0, "nobody died at {point}");
+        report.line(&format!("deaths at {point}"), deaths);
+    }
+    report.show()
+}
