@@ -8,8 +8,10 @@
 //! | [`Readiness`] | whether this process wants work |
 //! | [`Backoff`] | how long to wait before trying again |
 //! | [`boot_clock`] | a clock that a suspended machine does not stop |
+//! | [`is_public`] | which addresses may be called for a tenant |
 //! | [`net`], [`tls`] | listening; the one crypto provider |
 
+mod address;
 mod backoff;
 pub mod boot_clock;
 pub mod config;
@@ -22,6 +24,7 @@ pub mod telemetry;
 pub mod tls;
 pub mod trace;
 
+pub use address::is_public;
 pub use backoff::Backoff;
 pub use health::{Check, Readiness};
 pub use tasks::Tasks;

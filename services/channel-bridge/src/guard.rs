@@ -9,11 +9,12 @@
 
 use std::{
     error::Error as StdError,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
+use holdfast_kit::is_public;
 use reqwest::{
     Client, Url,
     dns::{Addrs, Name, Resolve, Resolving},
@@ -141,108 +142,9 @@ impl Resolve for Public {
     }
 }
 
-/// Whether an address is one of the public Internet.
-#[must_use]
-pub fn is_public(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(v4) => is_public_v4(v4),
-        IpAddr::V6(v6) => is_public_v6(v6),
-    }
-}
-
-fn is_public_v4(address: Ipv4Addr) -> bool {
-    let [a, b, c, _] = address.octets();
-    let is_special = address.is_private()
-        || address.is_loopback()
-        || address.is_link_local()
-        || address.is_multicast()
-        || address.is_documentation()
-        || a == 0
-        || a >= 240
-        // Behind a carrier's NAT; IETF's own; benchmarks; the old 6to4 relays.
-        || (a == 100 && (64..128).contains(&b))
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 198 && (b == 18 || b == 19))
-        || (a == 192 && b == 88 && c == 99);
-    !is_special
-}
-
-fn is_public_v6(address: Ipv6Addr) -> bool {
-    if let Some(v4) = address.to_ipv4_mapped() {
-        return is_public_v4(v4);
-    }
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match (a, b) {
-        // NAT64 and 6to4 lead to the IPv4 address inside.
-        (0x64, 0xff9b) if [c, d, e, f] == [0; 4] => embedded(g, h),
-        (0x2002, _) => embedded(b, c),
-        // Teredo, ORCHID, benchmarks, documentation.
-        (0x2001, 0..=0x1ff | 0xdb8) => false,
-        // Only this eighth of the space is given out.
-        _ => a & 0xe000 == 0x2000,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn public(address: &str) -> bool {
-        is_public(address.parse().unwrap())
-    }
-
-    #[test]
-    fn addresses_of_the_internet_are_public() {
-        for address in [
-            "1.1.1.1",
-            "149.154.167.220",
-            "100.128.0.1",
-            "2606:4700::1111",
-            "::ffff:8.8.8.8",
-            "64:ff9b::808:808",
-        ] {
-            assert!(public(address), "{address}");
-        }
-    }
-
-    #[test]
-    fn what_is_private_local_or_special_is_not() {
-        for address in [
-            "127.0.0.1",
-            "127.8.9.1",
-            "10.0.0.1",
-            "172.16.0.1",
-            "192.168.1.1",
-            "169.254.169.254",
-            "100.64.0.1",
-            "0.0.0.0",
-            "0.1.2.3",
-            "224.0.0.1",
-            "255.255.255.255",
-            "240.0.0.1",
-            "192.0.0.1",
-            "198.18.0.1",
-            "192.0.2.1",
-            "::",
-            "::1",
-            "fe80::1",
-            "fc00::1",
-            "fd12::1",
-            "ff02::1",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "64:ff9b::a00:1",
-            "2002:7f00:1::",
-            "2001:db8::1",
-            "2001::1",
-        ] {
-            assert!(!public(address), "{address}");
-        }
-    }
 
     #[test]
     fn an_address_that_needs_no_resolving_is_checked_too() {

@@ -23,13 +23,12 @@ use std::{
     time::Duration,
 };
 
+use holdfast_kit::is_public;
 use reqwest::{
     Client, Url,
     dns::{Addrs, Name, Resolve, Resolving},
     redirect::Policy,
 };
-
-use super::address::is_public;
 
 const CONNECT: Duration = Duration::from_secs(10);
 

@@ -8,7 +8,6 @@
 //! What comes back was written by strangers, and is marked as that
 //! ([`untrusted`](crate::untrusted)). What may be fetched is in [`guard`].
 
-mod address;
 mod body;
 #[cfg(test)]
 pub(crate) mod fake;

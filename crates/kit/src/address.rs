@@ -1,4 +1,4 @@
-//! Which addresses are of the public Internet.
+//! Which addresses are of the public Internet: the others are not called for a tenant.
 //!
 //! After IANA's registries of special-purpose addresses (RFC 6890 and its updates). An IPv6
 //! address that only carries an IPv4 one is as public as that is.
@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether an address is one of the public Internet.
 #[must_use]
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
         IpAddr::V6(v6) => is_public_v6(v6),
@@ -71,6 +71,7 @@ mod tests {
     fn addresses_of_the_internet_are_public() {
         for address in [
             "1.1.1.1",
+            "149.154.167.220",
             "100.128.0.1",
             "172.32.0.1",
             "2606:4700::1111",
