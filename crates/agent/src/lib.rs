@@ -15,6 +15,7 @@
 //! | `chain` | what is next once a step of a chain has ended? |
 //! | `subagent` | what are a subagent and its requester told? |
 //! | `history` | what of the journal does it see? |
+//! | `sought` | which tools did it look up? |
 //! | `outcome` | what came of the turn? |
 //! | `tokens` | how long is a text? |
 //! | `context` | what goes into a prompt, in which order? |
@@ -31,6 +32,7 @@ mod outcome;
 pub mod policy;
 pub mod prompt;
 pub mod recommend;
+mod sought;
 mod step;
 pub mod subagent;
 mod text;
@@ -40,6 +42,7 @@ mod turn;
 pub use history::{Conversation, Picture};
 pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
+pub use sought::sought;
 pub use step::{
     HALTED, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard, untouched,
 };

@@ -30,7 +30,7 @@ pub use config::Config;
 pub use control::{Control, ControlKind, Controls};
 pub use delta::{Delta, DeltaBody, Deltas, Outcome};
 pub use error::Error;
-pub use probe::{McpAsked, McpProbe, McpProbed, McpProbedTool, McpProbes};
+pub use probe::{McpProbe, McpProbed, McpProbedTool};
 pub use question::{Asker, Questions};
 pub use subject::Subject;
 pub use subscription::{Message, Subscription};

@@ -100,6 +100,21 @@ impl Bus {
         let subscriber = waited(self.client.subscribe(self.prefixed(subject))).await?;
         Ok(Questions { subscriber, client: self.client.clone() })
     }
+
+    /// Listens as one of a group: each question goes to one of its members.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub(crate) async fn questions_of(
+        &self,
+        subject: &Subject,
+        group: &str,
+    ) -> Result<Questions, Error> {
+        let listening = self.client.queue_subscribe(self.prefixed(subject), group.to_owned());
+        let subscriber = waited(listening).await?;
+        Ok(Questions { subscriber, client: self.client.clone() })
+    }
 }
 
 impl fmt::Debug for Questions {

@@ -14,17 +14,7 @@ use serde::Deserialize;
 use crate::{Allowed, ToolError, alias::ALIASES, tool};
 
 /// The tools that the model is told of from the start, unless others are chosen.
-pub const DIRECT: &[&str] = &[
-    "apply_patch",
-    "edit",
-    "list_files",
-    "message",
-    "read",
-    "session_status",
-    "web_fetch",
-    "web_search",
-    "write",
-];
+pub const DIRECT: &[&str] = &["edit", "list_files", "read", "web_fetch", "web_search", "write"];
 
 /// The most tools that a search names.
 const MOST_FOUND: usize = 8;
@@ -32,13 +22,12 @@ const MOST_FOUND: usize = 8;
 pub(crate) const SEARCH: &str = "tool_search";
 pub(crate) const DESCRIBE: &str = "tool_describe";
 
-/// Find tools that you have but were not shown, by keywords: up to eight names, each with a line.
-///
-/// Then read how to use one with `tool_describe`, and call it by its name.
+/// Find tools that you have but were not shown, by keywords. Open one with `tool_describe`, then
+/// call it by its name.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchInput {
-    /// What the tool should do, in a few words, as in `list conversations`.
+    /// What it should do, as in `list conversations`.
     query: String,
 }
 
@@ -127,7 +116,7 @@ fn first_line(text: &str) -> &str {
 mod tests {
     use super::*;
     use crate::{
-        Call, Registry,
+        Call, Offer, Registry,
         mesh::tests::{said, tell, world},
     };
 
@@ -140,12 +129,13 @@ mod tests {
         let (call, _, tools) = world();
         let tools = tools.disclosing(["message"]);
 
-        let offered = tools.offered(&Allowed::all());
+        let offered = tools.offered(&Allowed::all(), &[]);
         let found = tools.call(call.clone(), SEARCH, r#"{"query":"list agents"}"#).await;
         let shown = tools.call(call.clone(), DESCRIBE, r#"{"name":"agents_list"}"#).await;
         let called = tools.call(call, "agents_list", "{}").await;
 
-        assert_eq!(names(&offered), ["message", DESCRIBE, SEARCH]);
+        assert_eq!(names(&offered.tools), ["message", DESCRIBE, SEARCH]);
+        assert!(offered.more.contains(&"agents_list".to_owned()), "{:?}", offered.more);
         let found = said(found);
         assert!(found.starts_with("- agents_list: List the agents"), "{found}");
         assert!(said(shown).contains(r#""additionalProperties":false"#));
@@ -166,9 +156,12 @@ mod tests {
         let told = tell(ask(DESCRIBE, r#"{"name":"agents_list"}"#).await);
         assert!(told.starts_with("there is no tool `agents_list`"), "{told}");
         assert!(tell(ask("agents_list", "{}").await).contains("not one of yours"));
-        assert_eq!(names(&tools.offered(&allowed)), ["message", DESCRIBE, SEARCH]);
+        assert_eq!(
+            names(&tools.offered(&allowed, &["agents_list"]).tools),
+            ["message", DESCRIBE, SEARCH]
+        );
         // Nothing is left to be found: the two would only cost.
-        assert_eq!(names(&tools.offered(&Allowed::only(["message"]))), ["message"]);
+        assert_eq!(names(&tools.offered(&Allowed::only(["message"]), &[]).tools), ["message"]);
     }
 
     #[tokio::test]
@@ -189,11 +182,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_looked_up_is_offered_from_then_on_under_its_own_name() {
+        let (_, _, tools) = world();
+        let tools = tools.disclosing(["message"]);
+
+        let before = tools.offered(&Allowed::all(), &[]);
+        let after = tools.offered(&Allowed::all(), &["list_session", "no_such_tool"]);
+
+        assert_eq!(names(&before.tools), ["message", DESCRIBE, SEARCH]);
+        assert!(before.more.contains(&"sessions_list".to_owned()), "{:?}", before.more);
+        assert_eq!(names(&after.tools), ["message", "sessions_list", DESCRIBE, SEARCH]);
+        assert!(!after.more.contains(&"sessions_list".to_owned()), "{:?}", after.more);
+    }
+
+    #[test]
     fn without_a_choice_every_tool_is_offered_and_the_two_are_not() {
         let (_, _, tools) = world();
 
-        assert_eq!(tools.offered(&Allowed::all()), tools.specs());
+        assert_eq!(tools.offered(&Allowed::all(), &[]).tools, tools.specs());
         assert!(!names(&tools.specs()).contains(&SEARCH));
-        assert_eq!(Registry::default().disclosing([]).offered(&Allowed::all()), []);
+        assert_eq!(
+            Registry::default().disclosing([]).offered(&Allowed::all(), &[]),
+            Offer::default()
+        );
     }
 }

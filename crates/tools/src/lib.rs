@@ -88,7 +88,7 @@ pub use mesh::{
 };
 pub use message::{Message, said_with_message};
 pub use output::{Output, Part};
-pub use registry::{MOST_OUTPUT, Registry};
+pub use registry::{MOST_OUTPUT, Offer, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;

@@ -47,6 +47,15 @@ struct Kept {
     tool: Box<dyn Erased>,
 }
 
+/// What a model is told of its tools.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Offer {
+    /// Those that it sees whole, in the order of their names.
+    pub tools: Vec<ToolSpec>,
+    /// The names of those that it has besides and finds with `tool_search`.
+    pub more: Vec<String>,
+}
+
 impl Registry {
     /// Adds a tool; it takes the place of one with the same name.
     #[must_use]
@@ -93,18 +102,28 @@ impl Registry {
 
     /// What a model is told of from the start, in the order of the names: those of the chosen
     /// tools that it may use, and how to find the others, if there are any.
+    ///
+    /// Those that it looked up (`sought`, by any of their names) are told of too: a provider's
+    /// model calls nothing that is not among its request's tools.
     #[must_use]
-    pub fn offered(&self, allowed: &Allowed) -> Vec<ToolSpec> {
-        let usable = self.tools.values().map(|kept| &kept.spec);
-        let (mut offered, hidden): (Vec<ToolSpec>, Vec<ToolSpec>) = usable
-            .filter(|spec| allowed.allows(&spec.name))
-            .cloned()
-            .partition(|spec| self.is_direct(&spec.name));
-        if !hidden.is_empty() || self.unseen {
-            offered.extend(disclosure::specs());
-            offered.sort_by(|one, other| one.name.cmp(&other.name));
+    pub fn offered(&self, allowed: &Allowed, sought: &[&str]) -> Offer {
+        let sought: Vec<&str> = sought.iter().filter_map(|name| self.canonical(name)).collect();
+        let mut offer = Offer::default();
+        for spec in self.tools.values().map(|kept| &kept.spec) {
+            if !allowed.allows(&spec.name) {
+                continue;
+            }
+            if self.is_direct(&spec.name) || sought.contains(&spec.name.as_str()) {
+                offer.tools.push(spec.clone());
+            } else {
+                offer.more.push(spec.name.clone());
+            }
         }
-        offered
+        if !offer.more.is_empty() || self.unseen {
+            offer.tools.extend(disclosure::specs());
+            offer.tools.sort_by(|one, other| one.name.cmp(&other.name));
+        }
+        offer
     }
 
     fn is_direct(&self, name: &str) -> bool {

@@ -99,5 +99,32 @@ pub(crate) fn spec<I: JsonSchema>(name: &str) -> ToolSpec {
         // Some providers refuse an object that does not say which properties it has.
         schema.entry("properties").or_insert_with(|| json!({}));
     }
+    lean(&mut input);
     ToolSpec { name: name.to_owned(), description, input }
+}
+
+/// Takes out of a schema what tells a model nothing: Rust's widths of numbers, and defaults that
+/// are what one leaves out anyway. It is sent with every request.
+fn lean(schema: &mut Value) {
+    let Some(schema) = schema.as_object_mut() else { return };
+    if schema.get("format").and_then(Value::as_str).is_some_and(|format| format.contains("int")) {
+        schema.remove("format");
+    }
+    let nothing = |value: &Value| match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => false,
+    };
+    if schema.get("default").is_some_and(nothing) {
+        schema.remove("default");
+    }
+    for (key, value) in schema {
+        match (key.as_str(), value) {
+            ("properties" | "$defs", Value::Object(named)) => named.values_mut().for_each(lean),
+            ("anyOf" | "oneOf" | "allOf", Value::Array(some)) => some.iter_mut().for_each(lean),
+            ("items" | "additionalProperties", inner) => lean(inner),
+            _ => {}
+        }
+    }
 }

@@ -35,7 +35,7 @@ use std::{
 };
 
 use futures::future::join_all;
-use holdfast_bus::{McpProbed, McpProbedTool};
+use holdfast_bus::{McpProbe, McpProbed, McpProbedTool};
 use holdfast_directory::{Directory, OpenMcpServer};
 use holdfast_mcp::Tool;
 use holdfast_tools::{Away, Brought, Dynamic, Guard};
@@ -314,14 +314,14 @@ pub(crate) async fn answer(worker: Arc<Worker>, stop: CancellationToken) {
     };
     loop {
         let asked = tokio::select! {
-            asked = probes.next() => asked,
+            asked = probes.next::<McpProbe>() => asked,
             () = stop.cancelled() => return,
         };
-        let Some(asked) = asked else { return };
+        let Some((probe, asker)) = asked else { return };
         let worker = Arc::clone(&worker);
         tokio::spawn(async move {
-            let probed = worker.mcp.probe(asked.probe.tenant, &asked.probe.server).await;
-            asked.answer(&probed).await;
+            let probed = worker.mcp.probe(probe.tenant, &probe.server).await;
+            asker.answer(&probed).await;
         });
     }
 }

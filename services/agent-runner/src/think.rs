@@ -6,6 +6,7 @@ use holdfast_agent::{
     PromptInput, build_on,
     compact::{Overflow, Reason},
     prompt::{Channel, Moment, PromptMode, Runtime, Setting},
+    sought,
     subagent::SubagentTask,
 };
 use holdfast_llm::{Model as _, OnDelta, Request};
@@ -149,13 +150,19 @@ impl Turn<'_> {
     }
 
     pub(crate) fn request(&self, brief: &Brief, with_tools: bool) -> Request {
-        let mut tools = Vec::new();
+        let (mut tools, mut more) = (Vec::new(), Vec::new());
         if with_tools {
             let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
             tools = match brief.tools.as_ref().or(brief.context.include_tools.as_ref()) {
                 Some(_) => registry.specs(),
-                None => registry.offered(&allowed),
+                None => {
+                    let sought = sought(self.journal.entries());
+                    let sought: Vec<&str> = sought.iter().map(String::as_str).collect();
+                    let offer = registry.offered(&allowed, &sought);
+                    more = offer.more;
+                    offer.tools
+                }
             };
             tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));
         }
@@ -167,6 +174,7 @@ impl Turn<'_> {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
             tools: &tools,
+            more_tools: &more,
             files: &brief.files,
             workspace: Some(WORKSPACE),
             mode: mode(self.kind, brief.context.strategy),

@@ -12,7 +12,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, seen};
+use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, seen, sought};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -212,8 +212,20 @@ impl<'w> Turn<'w> {
             Step::Call(calls) if calls.iter().any(|call| mcp::is_asked_for_by(&call.tool)) => {
                 Look::First
             }
-            Step::Think if brief.tools.as_deref().is_some_and(mcp::is_named_in) => Look::First,
-            _ => Look::No,
+            Step::Think
+                if brief.tools.as_deref().is_some_and(mcp::is_named_in)
+                    || mcp::is_named_in(&sought(self.journal.entries())) =>
+            {
+                Look::First
+            }
+            Step::Call(_)
+            | Step::Think
+            | Step::Rest
+            | Step::ThinkWithoutTools
+            | Step::Await(_)
+            | Step::Unknown(_)
+            | Step::Refuse(_)
+            | Step::Halt => Look::No,
         };
         let (worker, tenant) = (self.worker, self.hold.claim.tenant);
         let found = worker.mcp.toolbox(&worker.tools, tenant, brief.agent, look);

@@ -90,6 +90,8 @@ pub struct Setting<'a> {
     pub zone: &'a str,
     /// The tools on offer; none in a step that must do without.
     pub tools: &'a [ToolSpec],
+    /// The names of the tools that it has besides, and may look up.
+    pub more_tools: &'a [String],
     /// What it is told of how to speak of its calls, in place of the usual.
     pub tool_call_style: Option<&'a str>,
     /// The skills that it may read.
@@ -128,6 +130,7 @@ impl<'a> Setting<'a> {
             owner: None,
             zone: "UTC",
             tools: &[],
+            more_tools: &[],
             tool_call_style: None,
             skills: &[],
             files: &[],
@@ -147,6 +150,7 @@ impl<'a> Setting<'a> {
 
     pub(super) fn has_tool(&self, name: &str) -> bool {
         self.tools.iter().any(|tool| tool.name == name)
+            || self.more_tools.iter().any(|tool| tool == name)
     }
 
     /// A file, if it was given and both its mode and its session let the prompt show it.

@@ -53,6 +53,7 @@ impl Setting<'_> {
             owner,
             zone,
             tools,
+            more_tools,
             tool_call_style,
             skills,
             files: _,
@@ -70,7 +71,7 @@ impl Setting<'_> {
             (&tool.name, &tool.description).hash(&mut key);
         }
         (tools.len(), tool_call_style, skills, memory, workspace, sandbox).hash(&mut key);
-        (voice, aliases, heartbeat_prompt, marks_reasoning).hash(&mut key);
+        (more_tools, voice, aliases, heartbeat_prompt, marks_reasoning).hash(&mut key);
         key.finish()
     }
 }

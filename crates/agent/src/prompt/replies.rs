@@ -90,9 +90,7 @@ pub(super) fn heartbeats(out: &mut String, setting: &Setting<'_>) {
         push_line(out, setting.heartbeat_prompt.unwrap_or(HEARTBEAT_PROMPT), PARAGRAPH);
         out.push_str("\nIf you get that and nothing needs attention, answer with exactly ");
         out.push_str(HEARTBEAT_OK);
-        out.push_str(". If something does, say what, without ");
-        out.push_str(HEARTBEAT_OK);
-        out.push_str(".\n");
+        out.push_str("; else say what does, without it.\n");
     }
 }
 

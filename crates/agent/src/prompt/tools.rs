@@ -9,7 +9,7 @@ use super::{
 use crate::{bootstrap::BootstrapName, text::push_line};
 
 /// The order of the tools that every agent knows; others follow by name.
-const ORDER: [&str; 26] = [
+const ORDER: [&str; 24] = [
     "read",
     "write",
     "edit",
@@ -34,9 +34,14 @@ const ORDER: [&str; 26] = [
     "memory_get",
     "image",
     "tts",
-    "tool_search",
-    "tool_describe",
 ];
+
+/// The two that find what the model does not see.
+const SEARCH: &str = "tool_search";
+const DESCRIBE: &str = "tool_describe";
+
+/// How many of the tools that the model does not see are named to it.
+const MOST_NAMED: usize = 40;
 
 /// What is said of calls where the agent's settings say nothing else.
 const STYLE: &str = "Before you call a tool, say briefly what you are about to do.";
@@ -51,7 +56,10 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
         "Use a tool when it gets a better answer than you have; never claim a result that no tool \
          gave you. If a call fails, say so or try another way. You have:\n",
     );
-    let mut tools: Vec<&ToolSpec> = setting.tools.iter().collect();
+    let can_look = setting.has_tool(SEARCH) && setting.has_tool(DESCRIBE);
+    // What the two that find tools are for is said below.
+    let is_listed = |tool: &&ToolSpec| !can_look || ![SEARCH, DESCRIBE].contains(&&*tool.name);
+    let mut tools: Vec<&ToolSpec> = setting.tools.iter().filter(is_listed).collect();
     let place = |tool: &ToolSpec| ORDER.iter().position(|name| *name == tool.name);
     tools.sort_by_key(|tool| (place(tool).unwrap_or(ORDER.len()), tool.name.as_str()));
     for tool in tools {
@@ -61,10 +69,8 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
         push_line(out, summary(&tool.description), SENTENCE);
         out.push('\n');
     }
-    if setting.has_tool("tool_search") && setting.has_tool("tool_describe") {
-        out.push_str(
-            "There are more: `tool_search` finds them, `tool_describe` tells how to call one.\n",
-        );
+    if can_look {
+        more(out, setting.more_tools);
     }
     if setting.has_tool("sessions_spawn") {
         out.push_str(
@@ -75,6 +81,19 @@ pub(super) fn tooling(out: &mut String, setting: &Setting<'_>) {
     if setting.text_of(BootstrapName::Tools).is_some() {
         out.push_str("TOOLS.md says how to use tools; it does not decide which you have.\n");
     }
+}
+
+/// What else there is, by name: whoever does not know of a tool does not look for it.
+fn more(out: &mut String, names: &[String]) {
+    out.push_str("There are more; `tool_search` finds them, `tool_describe` opens one to you");
+    for (at, name) in names.iter().take(MOST_NAMED).enumerate() {
+        out.push_str(if at == 0 { ": " } else { ", " });
+        push_line(out, name, NAME);
+    }
+    if names.len() > MOST_NAMED {
+        out.push_str(" and others");
+    }
+    out.push_str(".\n");
 }
 
 /// What a tool does: the first sentence of its description, if one ends on the first line.

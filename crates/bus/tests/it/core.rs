@@ -167,11 +167,11 @@ async fn a_question_about_a_server_is_answered_by_one_runner_and_not_silently_by
 
     let answer = async {
         let asked = tokio::select! {
-            asked = probes.next() => asked.unwrap(),
-            asked = others.next() => asked.unwrap(),
+            asked = probes.next::<McpProbe>() => asked.unwrap(),
+            asked = others.next::<McpProbe>() => asked.unwrap(),
         };
-        let said = asked.probe.clone();
-        asked.answer(&found).await;
+        let (said, asker) = asked;
+        asker.answer(&found).await;
         said
     };
     let (answered, said) = tokio::join!(asker.probe_mcp(&probe, Duration::from_secs(5)), answer);

@@ -14,8 +14,7 @@ const MOST_NAMED: usize = 10;
 
 /// Change a text file: put one text in the place of another.
 ///
-/// The old text must be in the file exactly, spaces included, and once; take enough of what
-/// stands around it to make it unique.
+/// The old text must be in the file exactly, spaces included, and once: take enough around it.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditInput {

@@ -88,7 +88,7 @@ mod tests {
         let tools = tools.with_files(Arc::new(Memory::default())).with_web(&web).unwrap();
 
         let all = serde_json::to_string(&tools.specs()).unwrap();
-        let offered = tools.disclosing(DIRECT.iter().copied()).offered(&Allowed::all());
+        let offered = tools.disclosing(DIRECT.iter().copied()).offered(&Allowed::all(), &[]).tools;
 
         let names: Vec<&str> = offered.iter().map(|spec| spec.name.as_str()).collect();
         assert_eq!(names.len(), DIRECT.len() + 2, "{names:?}");

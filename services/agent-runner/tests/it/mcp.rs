@@ -105,9 +105,10 @@ async fn a_server_s_tool_is_found_described_and_called_and_its_answer_is_marked(
     assert!(came[1].contains(r#""text":{"type":"string"}"#), "{}", came[1]);
     assert!(came[2].contains("comes from the MCP server `x`"), "{}", came[2]);
     assert!(came[2].contains("\nhello! (key s3cret)\n"), "{}", came[2]);
-    // What was not asked for is not sent along.
+    // What was not looked up is not sent along, and what was is from then on.
     let requests = world.model.requests();
-    assert!(requests.iter().all(|request| !request.tool_names().contains(&"mcp_x_echo")));
+    let shown = requests.iter().map(|request| request.tool_names().contains(&"mcp_x_echo"));
+    assert_eq!(shown.collect::<Vec<_>>(), [false, false, true, true]);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
     Ok(())
 }

@@ -251,3 +251,28 @@ async fn another_tenants_conversation_is_not_there() -> anyhow::Result<()> {
     assert!(returned(&world, &sent).await?[0].starts_with("there is no session"));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_tool_that_was_looked_up_is_offered_from_then_on() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.queue([
+        Reply::call("a", "tool_describe", r#"{"name":"session_status"}"#),
+        Reply::text("found it"),
+        Reply::text("still have it"),
+    ]);
+    let _runner = world.runner().await?;
+
+    let first = world.say("s", "how do you stand?").await?;
+    world.text(&first).await?;
+    let second = world.say("s", "and now?").await?;
+    world.text(&second).await?;
+
+    let offered: Vec<bool> = world
+        .model
+        .requests()
+        .iter()
+        .map(|request| request.tool_names().contains(&"session_status"))
+        .collect();
+    assert_eq!(offered, [false, true, true]);
+    Ok(())
+}

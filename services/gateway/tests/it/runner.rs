@@ -16,7 +16,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use holdfast_bus::{Bus, Delta, DeltaBody, McpProbed, McpProbedTool};
+use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbed, McpProbedTool};
 use holdfast_session::{
     Append, ApprovalFilter, Ask, Claim, Completion, Error, Loaded, NewApproval, NewDelivery,
     Outcome, Sessions, Waiting,
@@ -40,9 +40,9 @@ pub struct Runner {
 /// Finds one tool at each server, which is called as the server.
 async fn probes(bus: Bus) {
     let Ok(mut probes) = bus.mcp_probes().await else { return };
-    while let Some(asked) = probes.next().await {
-        let tool = McpProbedTool { name: asked.probe.server.clone(), ..McpProbedTool::default() };
-        asked.answer(&McpProbed { tools: vec![tool], error: None }).await;
+    while let Some((probe, asker)) = probes.next::<McpProbe>().await {
+        let tool = McpProbedTool { name: probe.server, ..McpProbedTool::default() };
+        asker.answer(&McpProbed { tools: vec![tool], error: None }).await;
     }
 }
 

@@ -29,7 +29,7 @@ fn in_whatever_order_tools_and_skills_are_given_the_prompt_is_the_same() {
 #[test]
 fn a_sentence_about_a_tool_is_there_only_if_the_tool_is() {
     let sentences = [
-        (&["tool_search", "tool_describe"][..], "There are more: `tool_search`"),
+        (&["tool_search", "tool_describe"][..], "There are more; `tool_search`"),
         (&["sessions_spawn"], "subagent with `sessions_spawn`"),
         (&["memory_search"], "use `memory_search`. If"),
         (&["memory_get"], "use `memory_get` for the lines"),

@@ -1,0 +1,89 @@
+//! Which tools the agent looked up, or called without having been shown them.
+
+use holdfast_types::Entry;
+use serde::Deserialize;
+
+/// How many of them stay open to it: the ones that it turned to last.
+const MOST_SOUGHT: usize = 16;
+
+/// The tool that shows another.
+const DESCRIBE: &str = "tool_describe";
+
+#[derive(Deserialize)]
+struct Described {
+    name: String,
+}
+
+/// The tools that the agent turned to last, by the names that it used: those that it had described
+/// to it, and those that it called. Each once, the last first.
+///
+/// A provider's model calls only what its request offers, so what was found has to be offered from
+/// then on.
+#[must_use]
+pub fn sought(journal: &[Entry]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in journal.iter().rev() {
+        let Entry::Thought { calls, .. } = entry else { continue };
+        for call in calls.iter().rev() {
+            let name = match call.tool.as_str() {
+                // What is no name of a tool was answered with an error, and opens nothing.
+                DESCRIBE => match serde_json::from_str::<Described>(&call.input) {
+                    Ok(described) => described.name,
+                    Err(_) => continue,
+                },
+                called => called.to_owned(),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+            if names.len() == MOST_SOUGHT {
+                return names;
+            }
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{ToolCall, Usage};
+
+    use super::*;
+
+    fn thought(calls: &[(&str, &str)]) -> Entry {
+        let calls = calls.iter().enumerate().map(|(at, (tool, input))| ToolCall {
+            id: at.to_string(),
+            tool: (*tool).to_owned(),
+            input: (*input).to_owned(),
+        });
+        Entry::Thought {
+            text: String::new(),
+            calls: calls.collect(),
+            usage: Usage::default(),
+            model: String::new(),
+            carry: None,
+        }
+    }
+
+    #[test]
+    fn what_was_described_or_called_is_sought_the_last_first_and_once() {
+        let journal = [
+            thought(&[("tool_describe", r#"{"name":"message"}"#), ("read", "{}")]),
+            thought(&[("tool_describe", "{"), ("message", "{}")]),
+        ];
+
+        assert_eq!(sought(&journal), ["message", "read"]);
+        assert_eq!(sought(&[]), [""; 0]);
+    }
+
+    #[test]
+    fn only_so_many_stay_open() {
+        let names: Vec<String> = (0..MOST_SOUGHT + 4).map(|at| format!("tool{at}")).collect();
+        let journal: Vec<Entry> = names.iter().map(|name| thought(&[(name, "{}")])).collect();
+
+        let found = sought(&journal);
+
+        assert_eq!(found.len(), MOST_SOUGHT);
+        assert_eq!(found.first(), names.last());
+    }
+}
