@@ -128,7 +128,6 @@ fn config(walls: Walls) -> Config {
         Walls::Bubblewrap => Choice::Bubblewrap,
         Walls::None => Choice::Plain,
     };
-    // Of what is read twice that much is kept, so that what travels is the newest of more.
     let limits = Limits { output: MOST_NODE_OUTPUT, ..Limits::default() };
     Config { backend, network: NetworkPolicy::Host, limits, ..Config::default() }
 }

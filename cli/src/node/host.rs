@@ -124,3 +124,105 @@ async fn stands(line: &Line, wait_ms: u64) -> What {
         Err(why) => What::Refused(why),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::node::{Walls, config};
+
+    fn ask(script: &str, key: &str) -> NodeAsk {
+        let run = NodeRun {
+            key: key.to_owned(),
+            script: script.to_owned(),
+            workdir: String::new(),
+            timeout_seconds: 60,
+            wait_ms: 5_000,
+        };
+        NodeAsk { id: 7, what: Some(node_ask::What::Run(run)) }
+    }
+
+    async fn host(folder: &std::path::Path, patterns: &[&str]) -> anyhow::Result<Host> {
+        let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        let allow = Allow::new(&patterns, patterns.is_empty())?;
+        let sandbox = holdfast_sandbox::open(&config(Walls::None)).await?;
+        Ok(Host::new(sandbox, folder.canonicalize()?, allow))
+    }
+
+    fn ran(answer: NodeAnswer) -> anyhow::Result<NodeRan> {
+        match answer.what {
+            Some(What::Ran(ran)) => Ok(ran),
+            other => anyhow::bail!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_key_that_comes_again_is_answered_and_not_run_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &[]).await.unwrap();
+
+        let first = ran(host.answer(ask("echo x >> ran; echo a; echo b >&2", "k")).await).unwrap();
+        let again = ran(host.answer(ask("echo x >> ran; echo a; echo b >&2", "k")).await).unwrap();
+
+        assert_eq!((first.out.as_str(), first.err.as_str()), ("a\n", "b\n"));
+        assert_eq!(first.ended, "exited with code 0");
+        assert_eq!(again, first);
+        let ran = std::fs::read_to_string(folder.path().join("ran")).unwrap();
+        assert_eq!(ran.lines().count(), 1);
+        let recall = NodeRecall { key: "other".to_owned(), wait_ms: 0 };
+        let recall = NodeAsk { id: 8, what: Some(node_ask::What::Recall(recall)) };
+        let unknown = host.answer(recall).await;
+        assert_eq!((unknown.id, unknown.what), (8, Some(What::NotKnown(NodeNotKnown {}))));
+    }
+
+    #[tokio::test]
+    async fn a_command_outside_the_folder_or_the_list_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &["pwd"]).await.unwrap();
+        let mut outside = ask("pwd", "a");
+        if let Some(node_ask::What::Run(run)) = &mut outside.what {
+            run.workdir = "../..".to_owned();
+        }
+
+        let outside = host.answer(outside).await.what;
+        let other = host.answer(ask("ls", "b")).await.what;
+
+        assert!(matches!(outside, Some(What::Refused(_))), "{outside:?}");
+        assert!(matches!(other, Some(What::Refused(_))), "{other:?}");
+    }
+
+    #[tokio::test]
+    async fn a_flood_is_cut_to_its_newest() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = host(folder.path(), &[]).await.unwrap();
+
+        let flood = "head -c 200000 /dev/zero | tr '\\0' x; echo end";
+        let ran = ran(host.answer(ask(flood, "k")).await).unwrap();
+
+        assert!(ran.out.ends_with("xend\n"), "{}", ran.out.len());
+        assert!(ran.out.len() <= holdfast_types::MOST_NODE_OUTPUT);
+        assert_eq!(ran.skipped, 200_004 - u64::try_from(ran.out.len()).unwrap());
+    }
+
+    #[test]
+    fn commands_end_with_the_program_that_ran_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_owned();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let host = host(&path, &[]).await.unwrap();
+            let mut slow = ask("touch begun; sleep 2; touch late", "k");
+            if let Some(node_ask::What::Run(run)) = &mut slow.what {
+                run.wait_ms = 500;
+            }
+            let ran = ran(host.answer(slow).await).unwrap();
+            assert_eq!(ran.ended, "");
+        });
+
+        runtime.shutdown_background();
+
+        thread::sleep(Duration::from_secs(3));
+        assert!(path.join("begun").exists() && !path.join("late").exists());
+    }
+}
