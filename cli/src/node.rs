@@ -111,7 +111,10 @@ async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     let sandbox = sandbox.context("commands cannot be run here")?;
     screen.note(&match sandbox.backend() {
         Backend::Bubblewrap => {
-            format!("Commands see `{}` and the machine's programs, and have the network.", folder.display())
+            format!(
+                "Commands see `{}` and the machine's programs, and have the network.",
+                folder.display()
+            )
         }
         Backend::Plain => format!(
             "Nothing keeps commands in: they start in `{}` and can do what you can.",

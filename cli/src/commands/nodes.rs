@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::view::time;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 6] = ["name", "used_by", "connected", "platform", "last_seen_at", "revoked_at"];
+const COLUMNS: [&str; 6] =
+    ["name", "used_by", "connected", "platform", "last_seen_at", "revoked_at"];
 
 #[derive(Debug, Subcommand)]
 pub enum Nodes {

@@ -59,9 +59,9 @@ impl Host {
                     None => What::NotKnown(NodeNotKnown {}),
                 }
             }
-            None => What::Refused(
-                "this machine's program is too old for that: update it".to_owned(),
-            ),
+            None => {
+                What::Refused("this machine's program is too old for that: update it".to_owned())
+            }
         };
         NodeAnswer { id: ask.id, what: Some(what) }
     }

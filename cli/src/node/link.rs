@@ -120,10 +120,8 @@ fn is_final(status: &Status) -> bool {
     }
     match kind(status) {
         Kind::Unauthenticated | Kind::Forbidden | Kind::Invalid => true,
-        Kind::NotFound
-        | Kind::Conflict
-        | Kind::Exhausted
-        | Kind::Unavailable
-        | Kind::Internal => false,
+        Kind::NotFound | Kind::Conflict | Kind::Exhausted | Kind::Unavailable | Kind::Internal => {
+            false
+        }
     }
 }

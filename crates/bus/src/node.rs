@@ -51,11 +51,7 @@ impl Bus {
     /// # Errors
     ///
     /// If the client has ended.
-    pub async fn node_questions(
-        &self,
-        tenant: TenantId,
-        node: NodeId,
-    ) -> Result<Questions, Error> {
+    pub async fn node_questions(&self, tenant: TenantId, node: NodeId) -> Result<Questions, Error> {
         self.questions(&Subject::node(tenant, node)).await
     }
 }

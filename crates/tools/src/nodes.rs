@@ -64,9 +64,10 @@ pub struct NodeLine {
     pub last_seen: Option<String>,
 }
 
-/// Use the machines ("nodes") of the person you work for. `list` shows those there are, `discover`
-/// those that are connected, `status` what one offers; `exec` runs a command there, which the person
-/// must allow.
+/// Use the machines ("nodes") of the person you work for.
+///
+/// `list` shows those there are, `discover` those that are connected, `status` what one offers;
+/// `exec` runs a command there, which the person must allow.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NodesInput {
@@ -175,7 +176,8 @@ impl<N: Nodes> NodesTool<N> {
             commands => commands.join("\n"),
         };
         let (platform, version) = (one_line(&node.platform), one_line(&node.version));
-        let said = format!("platform: {platform}\nversion: {version}\ncommands let through:\n{commands}");
+        let said =
+            format!("platform: {platform}\nversion: {version}\ncommands let through:\n{commands}");
         text.push_str(&untrusted(&call.key, &source(&node), &said, MOST_SELF));
         Ok(text)
     }

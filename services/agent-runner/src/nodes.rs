@@ -35,8 +35,7 @@ impl holdfast_tools::Nodes for Nodes {
             (desk.kind.context("the turn has no desk")?, desk.audience, desk.key.clone())
         };
         let is_usable = |node: &Node| {
-            node.revoked_at.is_none()
-                && connections::is_for(&node.used_by, kind, audience, &key)
+            node.revoked_at.is_none() && connections::is_for(&node.used_by, kind, audience, &key)
         };
         let found = self.directory.nodes(call.tenant).await?;
         let mut usable: Vec<NodeLine> = found.into_iter().filter(is_usable).map(line).collect();

@@ -47,7 +47,12 @@ struct Nodes {
 }
 
 /// Puts the service beside those that are there; its connections end when `stop` is cancelled.
-pub fn add_service(routes: Routes, state: &State, stop: &CancellationToken, limit: usize) -> Routes {
+pub fn add_service(
+    routes: Routes,
+    state: &State,
+    stop: &CancellationToken,
+    limit: usize,
+) -> Routes {
     let nodes = Nodes { state: state.clone(), stop: stop.clone() };
     routes.add_service(NodesServer::new(nodes).max_decoding_message_size(limit))
 }
@@ -90,7 +95,8 @@ impl Service for Nodes {
     ) -> Result<Response<CreateNodeResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let used_by = request.used_by.parse::<UsedBy>().map_err(|wrong| refuse(wrong.to_string()))?;
+        let used_by =
+            request.used_by.parse::<UsedBy>().map_err(|wrong| refuse(wrong.to_string()))?;
         let new = NewNode { name: request.name, used_by };
 
         let made = self.state.directory.create_node(caller.tenant, actor(&caller), new).await;

@@ -1,18 +1,12 @@
 //! What the tests stand on: a tenant, two gateways, runners, machines, a model that follows a script.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use agent_runner::{Runner, Scratch};
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
-use holdfast_directory::{
-    Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind, Seal,
-};
+use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind, Seal};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_sandbox::Sandbox;
@@ -312,6 +306,10 @@ impl Machine {
     /// Connects, and waits until it is.
     pub async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
         let before = self.since().await;
+        if before.is_some() {
+            // It is told to the second.
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+        }
         let connection = self.try_connect(to)?;
         let begun = Instant::now();
         loop {

@@ -58,14 +58,9 @@ async fn of_two_connections_the_newer_counts_and_the_older_s_end_changes_nothing
     let (tenant, _) = world.tenant("acme").await;
     let (laptop, _) = known(&world.directory, tenant.id, "laptop").await;
     let (older, newer) = (Uuid::now_v7(), Uuid::now_v7());
-    let stands = async |connection| {
-        world.directory.node_stands(&laptop, connection).await.unwrap()
-    };
-    let said = NodeSelf {
-        platform: "linux".into(),
-        version: "1".into(),
-        commands: vec!["git *".into()],
-    };
+    let stands = async |connection| world.directory.node_stands(&laptop, connection).await.unwrap();
+    let said =
+        NodeSelf { platform: "linux".into(), version: "1".into(), commands: vec!["git *".into()] };
 
     world.directory.node_came(&laptop, older, NodeSelf::default()).await.unwrap();
     assert_eq!(stands(older).await, NodeStanding::Counts);

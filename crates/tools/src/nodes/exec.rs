@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::{
-    MOST_NODE_COMMAND, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish,
-};
+use holdfast_types::{MOST_NODE_COMMAND, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish};
 use tokio::time::{Instant, sleep};
 
 use super::{AWAY, HERE, NodeLine, Nodes, NodesInput, NodesTool, not_connected, source, tell};

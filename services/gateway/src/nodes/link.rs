@@ -233,9 +233,9 @@ impl Link {
                 "a newer connection of this node took the place of this one: two programs use the \
                  same token",
             )),
-            Ok(NodeStanding::Revoked) => Err(Status::unauthenticated(
-                "the node's token was revoked: ask for another",
-            )),
+            Ok(NodeStanding::Revoked) => {
+                Err(Status::unauthenticated("the node's token was revoked: ask for another"))
+            }
             Err(error) => {
                 debug!(error = &error as &dyn std::error::Error, "a node could not be looked up");
                 Ok(())

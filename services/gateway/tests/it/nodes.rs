@@ -1,8 +1,8 @@
 //! People's own machines connect by their tokens, and by nothing else.
 
 use holdfast_proto::gateway::v1::{
-    self as pb, AttachRequest, AttachResponse, agents_client::AgentsClient,
-    attach_request::Said, attach_response::Asked, nodes_client::NodesClient,
+    self as pb, AttachRequest, AttachResponse, agents_client::AgentsClient, attach_request::Said,
+    attach_response::Asked, nodes_client::NodesClient,
 };
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

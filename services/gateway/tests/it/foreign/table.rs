@@ -279,9 +279,7 @@ fn agents() -> Vec<Try> {
         ("Nodes/ListNodes", Is::Shown, |_| bytes(pb::ListNodesRequest {})),
         ("Nodes/CreateNode", Is::Made, |of| bytes(node(of))),
         ("Nodes/GetNode", Is::Found, |of| bytes(pb::GetNodeRequest { node: of.node.clone() })),
-        ("Nodes/GetNode", Is::Found, |of| {
-            bytes(pb::GetNodeRequest { node: of.node_name.clone() })
-        }),
+        ("Nodes/GetNode", Is::Found, |of| bytes(pb::GetNodeRequest { node: of.node_name.clone() })),
         ("Nodes/RevokeNode", Is::Found, |of| {
             bytes(pb::RevokeNodeRequest { node: of.node.clone() })
         }),

@@ -136,8 +136,7 @@ impl Things {
         let put = connection(self, &self.agent);
         let _: pb::PutConnectionResponse =
             ask(world, who, "Connections/PutConnection", put).await?;
-        let made: pb::CreateNodeResponse =
-            ask(world, who, "Nodes/CreateNode", node(self)).await?;
+        let made: pb::CreateNodeResponse = ask(world, who, "Nodes/CreateNode", node(self)).await?;
         self.node = made.node.context("no node")?.id;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
