@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 11] = [
+const FILES: [&str; 12] = [
     "messages",
     "sessions",
     "control",
@@ -13,6 +13,7 @@ const FILES: [&str; 11] = [
     "connections",
     "mcp",
     "models",
+    "nodes",
     "operations",
     "policies",
     "subagents",

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{bootstrap, chat, commands::Caller, home, screen::Format, service, up};
+use crate::{bootstrap, chat, commands::Caller, home, node, screen::Format, service, up};
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -71,6 +71,9 @@ pub enum Command {
     Chat(chat::ChatArgs),
     #[command(flatten)]
     Caller(Caller),
+    /// Offer this machine to its owner's agents
+    #[command(subcommand)]
+    Node(node::Node),
     /// Run the gateway: the door for callers
     Gateway(service::ServiceArgs),
     /// Run an agent-runner: it takes waiting sessions and answers
@@ -94,6 +97,7 @@ impl Command {
             Self::Down
             | Self::Chat(_)
             | Self::Caller(_)
+            | Self::Node(_)
             | Self::Migrate(_)
             | Self::Bootstrap(_) => None,
         }
@@ -151,6 +155,8 @@ mod tests {
             "agents update",
             "keys create ci --scope root",
             "mcp add x",
+            "node run",
+            "node run --token-file t --allow ls --allow-all",
             "mcp add x --url https://host/mcp -- npx",
         ] {
             assert_eq!(parse(line).unwrap_err().exit_code(), 2, "{line}");
@@ -177,6 +183,9 @@ mod tests {
             "mcp add x --env A=b --network -- npx -y server --flag",
             "mcp probe x",
             "channels list",
+            "nodes create laptop --for telegram:42",
+            "nodes status laptop",
+            "node run --token-file t --allow 'git*' --allow ls --walls none",
             "sessions history ses_1",
             "runs show run_1",
             "dead requeue msg_1",

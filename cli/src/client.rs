@@ -7,7 +7,7 @@ use holdfast_proto::gateway::v1::{
     chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
     files_client::FilesClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
-    messages_client::MessagesClient, models_client::ModelsClient,
+    messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, subagents_client::SubagentsClient,
@@ -145,12 +145,17 @@ impl Client {
         ConnectionsClient::new(self.channel.clone())
     }
 
+    pub fn nodes(&self) -> NodesClient<Channel> {
+        NodesClient::new(self.channel.clone())
+    }
+
     pub fn routing(&self) -> RoutingClient<Channel> {
         RoutingClient::new(self.channel.clone())
     }
 }
 
-fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> {
+/// The gateway's address: what is given, what `up` left behind, or the default.
+pub fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> {
     let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
     let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
     if url.starts_with("https://") {

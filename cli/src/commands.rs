@@ -17,6 +17,7 @@ mod given;
 mod keys;
 mod mcp;
 mod models;
+mod nodes;
 mod policy;
 mod providers;
 mod routing;
@@ -79,6 +80,9 @@ pub enum Caller {
     /// Give agents calendars, mail and notes of people
     #[command(subcommand)]
     Connections(connections::Connections),
+    /// Let agents use people's own machines
+    #[command(subcommand)]
+    Nodes(nodes::Nodes),
     /// Say which messages go to which agent
     #[command(subcommand)]
     Routing(routing::Routing),
@@ -124,6 +128,7 @@ impl Caller {
             Self::Keys(command) => command.run(client, screen).await,
             Self::Channels(command) => command.run(client, screen).await,
             Self::Connections(command) => command.run(client, screen).await,
+            Self::Nodes(command) => command.run(client, screen).await,
             Self::Routing(command) => command.run(client, screen).await,
             Self::Policy(command) => command.run(client, screen).await,
             Self::Tools(command) => command.run(client, screen).await,

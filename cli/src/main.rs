@@ -8,6 +8,7 @@
 //! | [`service`] | one service, as a cluster runs it |
 //! | [`bootstrap`] | what a new installation needs before anybody can log in |
 //! | [`chat`], [`commands`] | what a caller does, over gRPC |
+//! | [`node`] | a person's own machine, offered to their agents |
 //! | [`home`], [`secret`], [`backends`], [`ports`] | what `up` keeps under `.holdfast/` |
 //! | [`screen`], [`error`] | what people and scripts see; exit codes |
 
@@ -20,6 +21,7 @@ mod commands;
 mod down;
 mod error;
 mod home;
+mod node;
 mod ports;
 mod screen;
 mod secret;
@@ -70,6 +72,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
             bootstrap::run(args, &Home::new(global.dir_or_here())?, screen).await
         }
         Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
+        Command::Node(node) => node::run(node, &global, screen).await,
         Command::Caller(command) => command.run(&Client::new(&global)?, screen).await,
     }
 }

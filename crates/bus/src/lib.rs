@@ -7,6 +7,7 @@
 //! | [`Control`]: stop early, look at your input | core, one runner | seen at its next renewal |
 //! | [`McpProbe`]: what does a server offer? | core, request and reply | who asks is told |
 //! | questions: about what one process alone knows | core, whoever knows | asked again, or left |
+//! | what a node is asked | core, the gateway that has its connection | who asks is told |
 //! | events: what others may like to know | JetStream, kept for days | nobody's correctness |
 //!
 //! Publishing to core neither waits nor fails: what cannot be sent at once is
@@ -19,6 +20,7 @@ mod control;
 mod delta;
 mod error;
 mod event;
+mod node;
 mod probe;
 mod question;
 mod subject;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdfast_types::{RunnerId, SessionId, TenantId};
+use holdfast_types::{NodeId, RunnerId, SessionId, TenantId};
 
 /// A subject of Holdfast's, without the installation's prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -67,6 +67,13 @@ impl Subject {
         Self(format!("job.{}.{}", tenant.simple(), session.simple()))
     }
 
+    /// `node.<tenant>.<node>`: what a node is asked.
+    #[must_use]
+    pub fn node(tenant: TenantId, node: NodeId) -> Self {
+        let (tenant, node) = (tenant.as_uuid(), node.as_uuid());
+        Self(format!("node.{}.{}", tenant.simple(), node.simple()))
+    }
+
     /// The subject.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -81,6 +88,7 @@ impl Subject {
             Some("wake") => "wake",
             Some("ctl") => "ctl",
             Some("job") => "job",
+            Some("node") => "node",
             _ => "other",
         }
     }

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -35,6 +35,7 @@ mod directory;
 mod error;
 mod key;
 mod mcp;
+mod node;
 mod pattern;
 mod policy;
 mod provider;
@@ -58,9 +59,11 @@ pub use directory::Directory;
 pub use error::Error;
 pub use key::{Authenticated, Key, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
+pub use node::{KnownNode, NewNode, Node, NodeConnection, NodeSelf};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};
+pub use verbs::NodeStanding;

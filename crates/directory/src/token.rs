@@ -1,4 +1,4 @@
-//! The text form of an API key: `hf_<id>_<secret>`.
+//! The text form of an API key, `hf_<id>_<secret>`, and of a node's token, `hfn_<id>_<secret>`.
 //!
 //! The id is the key's UUID without dashes, the secret 32 random bytes in
 //! base64url. Only an HMAC of the secret is stored, under a pepper that the
@@ -7,12 +7,13 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use holdfast_types::KeyId;
+use holdfast_types::{KeyId, NodeId};
 use secrecy::{ExposeSecret as _, SecretBox, SecretString};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 const PREFIX: &str = "hf_";
+const NODE_PREFIX: &str = "hfn_";
 const ID_LENGTH: usize = 32;
 const BLOCK: usize = 64;
 
@@ -25,18 +26,36 @@ pub(crate) fn generate() -> Secret {
 
 /// What the key's owner is given, this once.
 pub(crate) fn write(key: KeyId, secret: &Secret) -> SecretString {
+    text(PREFIX, key.as_uuid(), secret)
+}
+
+/// The same of a node.
+pub(crate) fn write_node(node: NodeId, secret: &Secret) -> SecretString {
+    text(NODE_PREFIX, node.as_uuid(), secret)
+}
+
+fn text(prefix: &str, id: Uuid, secret: &Secret) -> SecretString {
     let secret = URL_SAFE_NO_PAD.encode(secret.expose_secret());
-    format!("{PREFIX}{}_{secret}", key.as_uuid().simple()).into()
+    format!("{prefix}{}_{secret}", id.simple()).into()
 }
 
 /// The id and the secret of a text that has the form of a key.
 pub(crate) fn read(text: &str) -> Option<(KeyId, Secret)> {
-    let (id, secret) = text.trim().strip_prefix(PREFIX)?.split_once('_')?;
+    parse(PREFIX, text).map(|(id, secret)| (KeyId::from(id), secret))
+}
+
+/// The id and the secret of a text that has the form of a node's token.
+pub(crate) fn read_node(text: &str) -> Option<(NodeId, Secret)> {
+    parse(NODE_PREFIX, text).map(|(id, secret)| (NodeId::from(id), secret))
+}
+
+fn parse(prefix: &str, text: &str) -> Option<(Uuid, Secret)> {
+    let (id, secret) = text.trim().strip_prefix(prefix)?.split_once('_')?;
     // `try_parse` knows more forms, and a key has only one.
     let id = (id.len() == ID_LENGTH).then(|| Uuid::try_parse(id).ok())??;
     let secret = URL_SAFE_NO_PAD.decode(secret).ok()?;
     let secret: [u8; 32] = secret.try_into().ok()?;
-    Some((KeyId::from(id), SecretBox::new(Box::new(secret))))
+    Some((id, SecretBox::new(Box::new(secret))))
 }
 
 /// What is stored of a secret.
@@ -76,6 +95,15 @@ mod tests {
         assert_eq!(read_id, id);
         assert_eq!(read_secret.expose_secret(), secret.expose_secret());
         assert_eq!(text.expose_secret().len(), 3 + 32 + 1 + 43);
+    }
+
+    #[test]
+    fn a_node_s_token_is_no_key_and_a_key_is_no_node_s_token() {
+        let node = write_node(NodeId::generate(), &generate());
+        let key = write(KeyId::generate(), &generate());
+
+        assert!(read(node.expose_secret()).is_none() && read_node(node.expose_secret()).is_some());
+        assert!(read_node(key.expose_secret()).is_none());
     }
 
     #[test]

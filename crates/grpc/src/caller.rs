@@ -63,11 +63,14 @@ pub enum Scope {
     Platform,
     /// Act as a service of the mesh; no key has it.
     Service,
+    /// Be one of a tenant's nodes, and nothing else; no key has it.
+    Node,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Chat, Self::Read, Self::Admin, Self::Platform, Self::Service];
+    pub const ALL: [Self; 6] =
+        [Self::Chat, Self::Read, Self::Admin, Self::Platform, Self::Service, Self::Node];
 
     /// The word that stands for it.
     #[must_use]
@@ -78,6 +81,7 @@ impl Scope {
             Self::Admin => "admin",
             Self::Platform => "platform",
             Self::Service => "service",
+            Self::Node => "node",
         }
     }
 

@@ -17,6 +17,7 @@
 //! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
 //! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
+//! | `nodes` | acts | people's own machines (feature `nodes`) |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
 //! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
@@ -47,6 +48,8 @@ mod gateway;
 mod image;
 mod mesh;
 mod message;
+#[cfg(feature = "nodes")]
+mod nodes;
 mod output;
 mod registry;
 mod session_status;
@@ -87,6 +90,8 @@ pub use mesh::{
     SessionStatus as Status, To, Which,
 };
 pub use message::{Message, said_with_message};
+#[cfg(feature = "nodes")]
+pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
 pub use output::{Output, Part};
 pub use registry::{MOST_OUTPUT, Offer, Registry};
 pub use session_status::SessionStatus;

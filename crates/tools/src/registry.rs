@@ -209,6 +209,15 @@ impl Registry {
         asked.unwrap_or_else(|_| Err(panicked(known, Effect::Reads)))
     }
 
+    /// What came of a call that acts and whose maker has died, if its tool can find out.
+    pub async fn recall(&self, call: &Call, name: &str, input: &str) -> Option<Output> {
+        let (known, input) = self.understand(&call.allowed, name, input).ok()?;
+        let kept = self.tools.get(known)?;
+        let found = AssertUnwindSafe(kept.tool.recall(call, input)).catch_unwind().await;
+        let output = found.ok().flatten()?;
+        Some(Output { for_llm: capped(output.for_llm), ..output })
+    }
+
     /// Which tool is meant, and with which input.
     fn understand<'a>(
         &'a self,
@@ -317,6 +326,7 @@ fn capped(output: String) -> String {
 }
 
 type Answer<'a, T = Output> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
+type Found<'a> = Pin<Box<dyn Future<Output = Option<Output>> + Send + 'a>>;
 
 /// A [`Tool`] whose type is forgotten.
 trait Erased: Send + Sync {
@@ -327,6 +337,11 @@ trait Erased: Send + Sync {
     fn timeout(&self) -> Option<Duration>;
     fn approval<'a>(&'a self, call: &'a Call, input: Value) -> Answer<'a, Approval>;
     fn call(&self, call: Call, input: Value) -> Answer<'_>;
+    /// Others' tools know nothing of calls that nobody waits for.
+    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> Found<'a> {
+        let _: (&Call, Value) = (call, input);
+        Box::pin(std::future::ready(None))
+    }
 }
 
 /// A tool, and what it answers with.
@@ -352,6 +367,13 @@ impl<T: Tool<A>, A: Into<Output> + Send + 'static> Erased for Typed<T, A> {
         Box::pin(async move {
             let input = parsed(input)?;
             self.0.call(call, input).await.map(Into::into)
+        })
+    }
+
+    fn recall<'a>(&'a self, call: &'a Call, input: Value) -> Found<'a> {
+        Box::pin(async move {
+            let input = parsed(input).ok()?;
+            self.0.recall(call, &input).await.map(Into::into)
         })
     }
 }

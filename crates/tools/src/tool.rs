@@ -18,7 +18,7 @@ use crate::{Allowed, Approval};
 ///
 /// It answers with a text, or with what is said after its name: `Tool<Output>`
 /// answers with an [`Output`](crate::Output).
-pub trait Tool<A = String>: Send + Sync + 'static {
+pub trait Tool<A: Send = String>: Send + Sync + 'static {
     /// The name the model calls it by, in `snake_case`.
     const NAME: &'static str;
 
@@ -52,6 +52,13 @@ pub trait Tool<A = String>: Send + Sync + 'static {
         call: Call,
         input: Self::Input,
     ) -> impl Future<Output = Result<A, ToolError>> + Send;
+
+    /// What came of a call that acts, asked after whoever made it has died: it looks, and does
+    /// nothing. `None` if that cannot be known, as of most.
+    fn recall(&self, call: &Call, input: &Self::Input) -> impl Future<Output = Option<A>> + Send {
+        let _: (&Call, &Self::Input) = (call, input);
+        std::future::ready(None)
+    }
 }
 
 /// In whose name, and for how long, a tool is called.

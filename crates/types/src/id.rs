@@ -105,6 +105,8 @@ id!(/// One part of one reply on its way to a channel.
     DeliveryId, "dlv", "a delivery's id");
 id!(/// A call that needs a person's word.
     ApprovalId, "apr", "an approval's id");
+id!(/// A person's own machine.
+    NodeId, "nod", "a node's id");
 id!(/// One process that runs agents.
     RunnerId, "rnr", "a runner's id");
 

@@ -18,6 +18,7 @@ mod id;
 mod media;
 mod message;
 mod name;
+mod node;
 mod queue;
 mod session_key;
 mod session_settings;
@@ -41,12 +42,15 @@ pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, RunId, RunnerId,
-    SessionId, TenantId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, NodeId, RunId,
+    RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};
 pub use message::{Attachment, Author, Body, Peer, PeerKind, ReplyTo, Sender, Source, Target};
 pub use name::{AgentName, account_name};
+pub use node::{
+    MOST_NODE_COMMAND, MOST_NODE_OUTPUT, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish,
+};
 pub use queue::QueueMode;
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;

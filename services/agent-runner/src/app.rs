@@ -29,6 +29,7 @@ use crate::{
     http,
     mcp::{self, Mcp},
     mesh::Inside,
+    nodes::Nodes,
     policies::{self, Policies},
     pool::{self, Pool},
     prompts::Prompts,
@@ -104,6 +105,7 @@ impl App {
                 Arc::new(Vault::new(directory.clone(), Arc::clone(&held))),
                 &config.runner.web,
             )?
+            .with_nodes(Arc::new(Nodes::new(directory.clone(), bus.clone(), Arc::clone(&held))))
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));

@@ -73,7 +73,7 @@ impl Turn<'_> {
     }
 
     /// Lays out what the tools of this step need to know.
-    fn sit_down(&self, brief: &Brief) {
+    pub(crate) fn sit_down(&self, brief: &Brief) {
         let audience = self.audience(brief);
         let judge = self.judge(brief);
         let connections = self.connections(brief);
@@ -81,6 +81,7 @@ impl Turn<'_> {
         desk.judge = Some(judge);
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
+        desk.key.clone_from(&self.key);
         desk.connections = connections;
         desk.scope = self.scope();
         desk.narrowed = self.journal.narrowed();

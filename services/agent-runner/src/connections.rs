@@ -63,13 +63,18 @@ pub(crate) fn usable(
     audience: Audience,
     key: &str,
 ) -> Vec<(String, ConnectionKind)> {
-    let is_for = |connection: &&Connection| match &connection.used_by {
+    let usable =
+        connections.iter().filter(|connection| is_for(&connection.used_by, kind, audience, key));
+    usable.map(|connection| (connection.name.clone(), connection.to.kind())).collect()
+}
+
+/// Whether what is for somebody is for this conversation.
+pub(crate) fn is_for(used_by: &UsedBy, kind: SessionKind, audience: Audience, key: &str) -> bool {
+    match used_by {
         UsedBy::Everyone => true,
         UsedBy::Owner => is_owners(kind, audience),
         UsedBy::Person(person) => is_of(kind, key, person),
-    };
-    let usable = connections.iter().filter(is_for);
-    usable.map(|connection| (connection.name.clone(), connection.to.kind())).collect()
+    }
 }
 
 /// Tools that work by a connection are offered only where there is one.

@@ -43,6 +43,8 @@ pub(crate) struct Desk {
     pub(crate) kind: Option<SessionKind>,
     /// Who reads along.
     pub(crate) audience: Audience,
+    /// Its key; empty before a step was begun.
+    pub(crate) key: String,
     /// Where it is held, if on a channel.
     pub(crate) place: Option<Target>,
     /// What the platform calls the message that it is about.
@@ -68,6 +70,7 @@ impl Default for Desk {
         Self {
             kind: None,
             audience: Audience::Others,
+            key: String::new(),
             place: None,
             about: None,
             model: String::new(),

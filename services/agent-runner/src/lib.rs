@@ -26,6 +26,8 @@
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `media.rs` | pictures and files: kept, shown, sent |
+//! | `nodes.rs` | people's own machines, as a conversation may use them |
+//! | `recall.rs` | what came of a call whose runner died, where its tool can say |
 //! | `files.rs` | the agent's files, as its tools see them |
 //! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
 //! | `budget.rs` | what may be used in a day |
@@ -77,10 +79,12 @@ mod journal;
 mod mcp;
 mod media;
 mod mesh;
+mod nodes;
 mod outgoing;
 mod policies;
 mod pool;
 mod prompts;
+mod recall;
 mod reply;
 mod shell;
 mod standing;

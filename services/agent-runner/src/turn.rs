@@ -185,8 +185,8 @@ impl<'w> Turn<'w> {
                     self.wait_for_words(&calls).instrument(span).await?
                 }
                 Step::Unknown(call) => {
-                    let output = holdfast_agent::UNKNOWN_OUTCOME.to_owned();
-                    let returned = Entry::returned(&call.id, output, true);
+                    let call = call.clone();
+                    let returned = self.recalled(brief, &call).await?;
                     self.append(vec![returned]).await?;
                     None
                 }

@@ -24,7 +24,7 @@ use crate::{
     grpc::{self, Arrivals, Messages},
     http,
     ingest::Ingest,
-    mcp,
+    mcp, nodes,
     openai::OpenAi,
 };
 
@@ -113,6 +113,7 @@ impl App {
         let messages = Messages::new(ingest.clone(), follower.clone());
         let services = grpc::routes(messages, Arrivals::new(ingest.clone()), settings.body_limit);
         let services = control::add_services(services, &state, settings.body_limit);
+        let services = nodes::add_service(services, &state, &stop, settings.body_limit);
         let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
         let mesh = (ingest.clone(), follower.clone());
         let mesh = mcp::service(mesh.0, mesh.1, state, settings, cut.clone());

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `authorization: Bearer hf_…` | anybody, at any door | what the key's scopes say |
 //! | `x-holdfast-context` | a service of the mesh, by gRPC | what needs the scope `service` |
+//! | `authorization: Bearer hfn_…` | a node, by gRPC | be connected |
 //!
 //! The tenant comes from here and from nowhere else. A tenant's keys share one
 //! rate, kept in Redis; while Redis is gone each process keeps its part of it.
@@ -75,8 +76,20 @@ impl Doorman {
                 let call = self.calls.open(tenant)?;
                 Ok((Caller { tenant, key: None, scopes, name }, call))
             }
-            _ => self.admit(headers).await,
+            _ => match bearer(headers) {
+                Ok(token) if Directory::is_node_token(token) => self.admit_node(token).await,
+                Ok(_) | Err(_) => self.admit(headers).await,
+            },
         }
+    }
+
+    /// Lets a node in.
+    async fn admit_node(&self, token: &str) -> Result<(Caller, Call), Error> {
+        let known = self.directory.authenticate_node(token).await?;
+        self.meter(known.tenant, known.rate).await?;
+        let call = self.calls.open(known.tenant)?;
+        let scopes = Scopes::NONE.with(Scope::Node);
+        Ok((Caller { tenant: known.tenant, key: None, scopes, name: known.name }, call))
     }
 
     async fn meter(&self, tenant: TenantId, rate: u32) -> Result<(), Error> {
@@ -127,8 +140,8 @@ fn bearer(headers: &HeaderMap) -> Result<&str, Error> {
 fn caller(known: Authenticated) -> Caller {
     // Words that only a later version knows give nothing here.
     let scopes = known.scopes.iter().filter_map(|word| word.parse::<Scope>().ok());
-    // No key acts as a service, whatever its row says.
-    let scopes = scopes.filter(|scope| *scope != Scope::Service).collect();
+    // No key acts as a service or as a node, whatever its row says.
+    let scopes = scopes.filter(|scope| !matches!(scope, Scope::Service | Scope::Node)).collect();
     Caller { tenant: known.tenant, key: Some(known.key), scopes, name: known.name }
 }
 
@@ -166,7 +179,7 @@ mod tests {
             tenant: TenantId::generate(),
             key: KeyId::generate(),
             name: "ci".into(),
-            scopes: ["chat", "service", "of-tomorrow"].map(str::to_owned).into(),
+            scopes: ["chat", "service", "node", "of-tomorrow"].map(str::to_owned).into(),
             rate: 1,
         };
 

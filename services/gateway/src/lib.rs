@@ -8,6 +8,7 @@
 //! | `routing.rs` | who answers a message from a channel, and in which session |
 //! | `follow.rs` | following one to its answer |
 //! | `control.rs`, `sessions.rs`, `operations.rs` | what a tenant has, and how it stands |
+//! | `nodes.rs` | people's own machines, and their connections |
 //! | `grpc.rs` | the gRPC door |
 //! | `http.rs`, `openai.rs` | the HTTP door, and the API that OpenAI's clients speak |
 //! | `mcp.rs` | the mesh as an MCP server, at the same door |
@@ -27,6 +28,7 @@ mod grpc;
 mod http;
 mod ingest;
 mod mcp;
+mod nodes;
 mod openai;
 mod operations;
 mod routing;

@@ -12,6 +12,7 @@ pub(crate) mod credentials;
 pub(crate) mod identities;
 pub(crate) mod keys;
 pub(crate) mod mcp_servers;
+pub(crate) mod nodes;
 pub(crate) mod policies;
 pub(crate) mod providers;
 pub(crate) mod rules;

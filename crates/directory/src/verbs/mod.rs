@@ -8,12 +8,14 @@ mod connections;
 mod credentials;
 mod keys;
 mod mcp_servers;
+mod nodes;
 mod policies;
 mod providers;
 mod routing;
 mod tenants;
 
 pub(crate) use keys::KnownKey;
+pub use nodes::NodeStanding;
 
 use crate::Error;
 

@@ -9,6 +9,7 @@ mod isolation;
 mod keys;
 mod mcp;
 mod models;
+mod nodes;
 mod policies;
 mod routing;
 mod sealing;

@@ -17,6 +17,7 @@ mod held;
 mod keys;
 mod lost_nats;
 mod mcp;
+mod nodes;
 mod operators;
 mod policies;
 mod responses;

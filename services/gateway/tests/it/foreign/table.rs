@@ -276,6 +276,18 @@ fn agents() -> Vec<Try> {
         ("Connections/DeleteConnection", Is::Found, |of| {
             bytes(pb::DeleteConnectionRequest { name: of.connection.clone() })
         }),
+        ("Nodes/ListNodes", Is::Shown, |_| bytes(pb::ListNodesRequest {})),
+        ("Nodes/CreateNode", Is::Made, |of| bytes(node(of))),
+        ("Nodes/GetNode", Is::Found, |of| bytes(pb::GetNodeRequest { node: of.node.clone() })),
+        ("Nodes/GetNode", Is::Found, |of| bytes(pb::GetNodeRequest { node: of.node_name.clone() })),
+        ("Nodes/RevokeNode", Is::Found, |of| {
+            bytes(pb::RevokeNodeRequest { node: of.node.clone() })
+        }),
+        ("Nodes/RevokeNode", Is::Found, |of| {
+            bytes(pb::RevokeNodeRequest { node: of.node_name.clone() })
+        }),
+        // Two tenants' nodes are in `nodes`; no key may be one.
+        ("Nodes/Attach", Is::Closed, |_| bytes(pb::AttachRequest::default())),
         ("Keys/ListKeys", Is::Shown, |_| bytes(pb::ListKeysRequest {})),
         ("Keys/CreateKey", Is::Made, |of| {
             let (name, scopes) = (of.key_name.clone(), vec!["read".into()]);
@@ -378,6 +390,11 @@ pub fn connection(of: &Things, agent: &str) -> pb::PutConnectionRequest {
     let (name, kind) = (of.connection.clone(), "notion".into());
     let connection = pb::Connection { name, kind, agent: agent.into(), ..Default::default() };
     pb::PutConnectionRequest { connection: Some(connection), secret: "ntn_1".into() }
+}
+
+/// The node as Anna has it.
+pub fn node(of: &Things) -> pb::CreateNodeRequest {
+    pb::CreateNodeRequest { name: of.node_name.clone(), used_by: String::new() }
 }
 
 /// The account as Anna has it, by this id.

@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
 use holdfast_session::{Cleanup, Given, NewSubagent};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, KeyId, MessageId, RunId, SessionId,
-    SessionKey,
+    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, KeyId, MessageId, NodeId, RunId,
+    SessionId, SessionKey,
 };
 use prost::Message;
 use uuid::Uuid;
@@ -16,7 +16,7 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, alias, binding, connection, credential, identity, mcp_server, model,
-        put_chain, rules,
+        node, put_chain, rules,
     },
 };
 use crate::{
@@ -35,6 +35,8 @@ pub struct Things {
     pub alias: String,
     pub mcp_server: String,
     pub connection: String,
+    pub node: String,
+    pub node_name: String,
     pub key: String,
     pub key_name: String,
     pub account: String,
@@ -68,6 +70,7 @@ impl Things {
             alias: name("quick"),
             mcp_server: format!("{owner}_tools"),
             connection: name("notes"),
+            node_name: name("laptop"),
             key_name: name("key"),
             account_name: name("bot"),
             peer: name("peer"),
@@ -86,6 +89,7 @@ impl Things {
         Self {
             agent: AgentId::generate().to_string(),
             key: KeyId::generate().to_string(),
+            node: NodeId::generate().to_string(),
             account: AccountId::generate().to_string(),
             binding: Uuid::now_v7().to_string(),
             session: SessionId::generate().to_string(),
@@ -132,6 +136,8 @@ impl Things {
         let put = connection(self, &self.agent);
         let _: pb::PutConnectionResponse =
             ask(world, who, "Connections/PutConnection", put).await?;
+        let made: pb::CreateNodeResponse = ask(world, who, "Nodes/CreateNode", node(self)).await?;
+        self.node = made.node.context("no node")?.id;
         let (name, scopes) = (self.key_name.clone(), vec!["read".into()]);
         let create = pb::CreateKeyRequest { name, scopes, lifetime_seconds: 0 };
         let made: pb::CreateKeyResponse = ask(world, who, "Keys/CreateKey", create).await?;
@@ -288,9 +294,10 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 12] {
+    fn ids(&self) -> [&str; 13] {
         [
             &self.agent,
+            &self.node,
             &self.key,
             &self.account,
             &self.binding,

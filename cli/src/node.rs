@@ -1,0 +1,136 @@
+//! `holdfast node run`: offers this machine to its owner's agents.
+//!
+//! It connects outwards, to a gateway, and runs what it is asked, as far as its own list lets it: the
+//! list stands here and nowhere else, and nobody who asks can change it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `node/link.rs` | the connection: kept, made again, answered on |
+//! | `node/host.rs` | running commands, each key once |
+//! | `node/ledger.rs` | which commands there are and were |
+//! | `node/allow.rs` | which are let through |
+
+mod allow;
+mod host;
+mod ledger;
+mod link;
+#[cfg(test)]
+mod tests;
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand, ValueEnum};
+use holdfast_kit::{shutdown, telemetry};
+use holdfast_sandbox::{Backend, Choice, Config, Limits, NetworkPolicy};
+use holdfast_types::MOST_NODE_OUTPUT;
+
+use self::{allow::Allow, host::Host, link::Link};
+use crate::{args::Global, client, error::Error, home::Home, screen::Screen};
+
+#[derive(Debug, Subcommand)]
+pub enum Node {
+    /// Connect this machine, and run what its owner's agents ask and the list lets through
+    Run(RunArgs),
+}
+
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// A file with the token that `holdfast nodes create` showed
+    #[arg(long, value_name = "FILE")]
+    pub token_file: PathBuf,
+
+    /// Let commands of this pattern through, as `git log *`; may be repeated. A pattern of one word
+    /// lets the program have any arguments
+    #[arg(long, value_name = "PATTERN")]
+    pub allow: Vec<String>,
+
+    /// Let every command through
+    #[arg(long, conflicts_with = "allow")]
+    pub allow_all: bool,
+
+    /// The folder where commands start, and may not start outside of [default: this one]
+    #[arg(long, value_name = "DIR")]
+    pub folder: Option<PathBuf>,
+
+    /// What keeps commands to the folder: `auto` is bubblewrap where it works, else nothing
+    #[arg(long, value_enum, default_value_t = Walls::Auto)]
+    pub walls: Walls,
+}
+
+/// What keeps commands to the folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Walls {
+    /// Bubblewrap where it works, else nothing
+    Auto,
+    /// Bubblewrap, or the node does not start
+    Bubblewrap,
+    /// Nothing: commands can do what you can
+    None,
+}
+
+/// Serves until a signal.
+///
+/// # Errors
+///
+/// If the node may not connect, or commands cannot be run here.
+pub async fn run(node: Node, global: &Global, screen: &Screen) -> Result<(), Error> {
+    let Node::Run(args) = node;
+    let home = global.dir.clone().and_then(|dir| Home::new(dir).ok());
+    let url = client::url(global.url.clone(), home.as_ref())?;
+    let token = token(&args)?;
+    let _flushed_on_drop = telemetry::init("node", &telemetry::Config::default())?;
+    let host = Arc::new(host(&args, screen).await?);
+    let stop = shutdown::on_signal()?;
+    Link::new(&url, &token, host)?.keep(&stop).await
+}
+
+fn token(args: &RunArgs) -> Result<String, Error> {
+    let path = args.token_file.display();
+    let token = fs::read_to_string(&args.token_file)
+        .map_err(|error| Error::Usage(format!("cannot read `{path}`: {error}")))?;
+    let token = token.trim().to_owned();
+    if token.starts_with("hfn_") {
+        return Ok(token);
+    }
+    Err(Error::Usage(format!(
+        "`{path}` holds no node's token: write what `holdfast nodes create` showed into it"
+    )))
+}
+
+/// What runs the commands, and a word to the person about what they can do.
+async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
+    let allow = Allow::new(&args.allow, args.allow_all)?;
+    let folder = match &args.folder {
+        Some(folder) => folder.clone(),
+        None => std::env::current_dir()?,
+    };
+    let wrong = |error| Error::Usage(format!("cannot use `{}`: {error}", folder.display()));
+    let folder = folder.canonicalize().map_err(wrong)?;
+    let sandbox = holdfast_sandbox::open(&config(args.walls)).await;
+    let sandbox = sandbox.context("commands cannot be run here")?;
+    screen.note(&match sandbox.backend() {
+        Backend::Bubblewrap => {
+            format!(
+                "Commands see `{}` and the machine's programs, and have the network.",
+                folder.display()
+            )
+        }
+        Backend::Plain => format!(
+            "Nothing keeps commands in: they start in `{}` and can do what you can.",
+            folder.display()
+        ),
+    })?;
+    screen.note(&allow.to_string())?;
+    Ok(Host::new(sandbox, folder, allow))
+}
+
+fn config(walls: Walls) -> Config {
+    let backend = match walls {
+        Walls::Auto => Choice::Auto,
+        Walls::Bubblewrap => Choice::Bubblewrap,
+        Walls::None => Choice::Plain,
+    };
+    let limits = Limits { output: MOST_NODE_OUTPUT, ..Limits::default() };
+    Config { backend, network: NetworkPolicy::Host, limits, ..Config::default() }
+}

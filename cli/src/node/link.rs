@@ -1,0 +1,127 @@
+//! The connection to a gateway: kept, made again when it is lost, answered on.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_grpc::kind;
+use holdfast_kit::Backoff;
+use holdfast_proto::gateway::v1::{
+    AttachRequest, attach_request::Said, attach_response::Asked, nodes_client::NodesClient,
+};
+use holdfast_types::Kind;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{
+    Code, Request, Status,
+    metadata::{Ascii, MetadataValue},
+    transport::Channel,
+};
+use tracing::{info, warn};
+
+use super::host::Host;
+use crate::error::Error;
+
+/// How long a gateway may take to let a node in.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long to wait before connecting again: soon, for somebody may be waiting for an answer.
+const AGAIN: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
+
+/// How many answers may wait to be sent.
+const WAITING: usize = 64;
+
+/// A node's way to its gateway.
+#[derive(Debug)]
+pub(super) struct Link {
+    url: String,
+    token: MetadataValue<Ascii>,
+    channel: Channel,
+    host: Arc<Host>,
+}
+
+impl Link {
+    /// To the gateway at this address, by this token. Nothing is connected yet.
+    pub(super) fn new(url: &str, token: &str, host: Arc<Host>) -> Result<Self, Error> {
+        let channel = holdfast_grpc::channel(url, PATIENCE)
+            .map_err(|error| Error::Usage(error.to_string()))?;
+        let mut token: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
+            Error::Usage("the token holds characters that none has: copy it anew".to_owned())
+        })?;
+        token.set_sensitive(true);
+        Ok(Self { url: url.to_owned(), token, channel, host })
+    }
+
+    /// Stays connected until `stop`.
+    ///
+    /// # Errors
+    ///
+    /// If the node may not connect, or another program uses its token.
+    pub(super) async fn keep(&self, stop: &CancellationToken) -> Result<(), Error> {
+        let mut failures = 0;
+        while !stop.is_cancelled() {
+            let ended = tokio::select! {
+                ended = self.attach(&mut failures) => ended,
+                () = stop.cancelled() => return Ok(()),
+            };
+            if is_final(&ended) {
+                return Err(Error::of(ended, &self.url));
+            }
+            let wait = AGAIN.delay(failures);
+            failures = failures.saturating_add(1);
+            warn!(why = ended.message(), again_in = ?wait, "not connected");
+            stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        }
+        Ok(())
+    }
+
+    /// Connects, and answers until the connection ends; says why it did.
+    async fn attach(&self, failures: &mut u32) -> Status {
+        match self.try_attach(failures).await {
+            Ok(()) => Status::unavailable("the gateway has ended the connection"),
+            Err(status) => status,
+        }
+    }
+
+    async fn try_attach(&self, failures: &mut u32) -> Result<(), Status> {
+        let (answers, answered) = mpsc::channel(WAITING);
+        let hello = AttachRequest { said: Some(Said::Hello(self.host.hello())) };
+        // There is room for it.
+        drop(answers.send(hello).await);
+        let mut request = Request::new(ReceiverStream::new(answered));
+        request.metadata_mut().insert("authorization", self.token.clone());
+        let asked = NodesClient::new(self.channel.clone()).attach(request).await;
+        let mut asked = asked?.into_inner();
+        while let Some(message) = asked.message().await? {
+            match message.asked {
+                Some(Asked::Welcome(welcome)) => {
+                    info!(name = welcome.name, "connected");
+                    *failures = 0;
+                }
+                Some(Asked::Ask(ask)) => {
+                    let (host, answers) = (Arc::clone(&self.host), answers.clone());
+                    tokio::spawn(async move {
+                        let answer = Said::Answer(host.answer(ask).await);
+                        // If the connection is gone, whoever asked asks again by the key.
+                        drop(answers.send(AttachRequest { said: Some(answer) }).await);
+                    });
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether connecting again would end in the same way.
+fn is_final(status: &Status) -> bool {
+    // Another program has this token: two that take each other's place would never end.
+    if status.code() == Code::Aborted {
+        return true;
+    }
+    match kind(status) {
+        Kind::Unauthenticated | Kind::Forbidden | Kind::Invalid => true,
+        Kind::NotFound | Kind::Conflict | Kind::Exhausted | Kind::Unavailable | Kind::Internal => {
+            false
+        }
+    }
+}

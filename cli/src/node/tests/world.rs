@@ -1,0 +1,387 @@
+//! What the tests stand on: a tenant, two gateways, runners, machines, a model that follows a script.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use agent_runner::{Runner, Scratch};
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_bus::Bus;
+use holdfast_directory::{Actor, Agent, Directory, NewNode, NewProvider, Node, ProviderKind, Seal};
+use holdfast_kit::config::Secrets;
+use holdfast_pg::Pools;
+use holdfast_sandbox::Sandbox;
+use holdfast_session::{Accepted, Approval, ApprovalFilter, NewMessage, Sessions};
+use holdfast_testkit::{Database, FakeModel, Reply, nats, redis};
+use holdfast_types::{
+    ApprovalState, Body, Entry, NodeId, NodeReached, NodeSaid, NodeWish, QueueMode, SessionKey,
+    Source, TenantId, Verdict,
+};
+use secrecy::{ExposeSecret as _, SecretString};
+use tempfile::TempDir;
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Walls, allow::Allow, config, host::Host, link::Link};
+use crate::error::Error;
+
+/// Longer than anything here should take.
+const LONG: Duration = Duration::from_secs(60);
+
+pub struct World {
+    pub directory: Directory,
+    pub sessions: Sessions,
+    pub bus: Bus,
+    pub tenant: TenantId,
+    pub agent: Agent,
+    /// Where the gateways speak gRPC.
+    pub grpc: Vec<SocketAddr>,
+    model: FakeModel,
+    scratch: TempDir,
+    gateways: Vec<Running>,
+    redis: redis::Namespace,
+    nats: nats::Namespace,
+    database: Database,
+}
+
+/// Something of the mesh that runs; it ends with the value.
+pub struct Running(JoinHandle<anyhow::Result<()>>);
+
+impl Running {
+    /// Ends it where it stands, as a crash does.
+    pub fn end(self) {}
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl World {
+    pub async fn start() -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        })
+        .await?;
+        let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
+        let model = FakeModel::start().await?;
+        let pools = Pools::lazy(&of_database(&database), "test")?;
+        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
+        let agent = directory.default_agent(tenant.id).await?;
+        let provider = NewProvider {
+            name: "fake".to_owned(),
+            kind: ProviderKind::OpenAi,
+            base_url: model.url(),
+            api_key: Some("key".into()),
+            default_model: Some("fake:one".to_owned()),
+        };
+        directory.put_provider(tenant.id, Actor::Operator, provider).await?;
+        let bus = Bus::connect(&of_nats(&nats), "test").await?;
+        let mut world = Self {
+            sessions: Sessions::new(pools),
+            directory,
+            bus,
+            tenant: tenant.id,
+            agent,
+            grpc: Vec::new(),
+            model,
+            scratch: tempfile::tempdir()?,
+            gateways: Vec::new(),
+            redis,
+            nats,
+            database,
+        };
+        for _ in 0..2 {
+            world.gateway().await?;
+        }
+        Ok(world)
+    }
+
+    async fn gateway(&mut self) -> anyhow::Result<()> {
+        let mut config = gateway::Config {
+            database: of_database(&self.database),
+            nats: of_nats(&self.nats),
+            redis: of_redis(&self.redis),
+            secrets: secrets(),
+            ..gateway::Config::default()
+        };
+        config.gateway.http = ([127, 0, 0, 1], 0).into();
+        config.gateway.grpc = ([127, 0, 0, 1], 0).into();
+        let app = gateway::App::connect(config).await?;
+        self.grpc.push(app.grpc_address()?);
+        self.gateways.push(Running(tokio::spawn(app.run(CancellationToken::new()))));
+        Ok(())
+    }
+
+    pub async fn runner(&self) -> anyhow::Result<Running> {
+        let config = agent_runner::Config {
+            database: of_database(&self.database),
+            nats: of_nats(&self.nats),
+            redis: of_redis(&self.redis),
+            secrets: secrets(),
+            runner: Runner {
+                listen: ([127, 0, 0, 1], 0).into(),
+                lease: Duration::from_secs(2),
+                sweep: Duration::from_millis(100),
+                sandbox: holdfast_sandbox::Config {
+                    backend: holdfast_sandbox::Choice::None,
+                    ..holdfast_sandbox::Config::default()
+                },
+                scratch: Scratch { dir: self.scratch.path().to_owned(), ..Scratch::default() },
+                ..Runner::default()
+            },
+            ..agent_runner::Config::default()
+        };
+        let app = Box::pin(agent_runner::App::connect(config)).await?;
+        Ok(Running(tokio::spawn(app.run(CancellationToken::new()))))
+    }
+
+    /// In each turn from now on the model calls `nodes` with these, one after the other.
+    pub fn calls(&self, inputs: &[&str]) {
+        let inputs: Vec<String> = inputs.iter().map(|&input| input.to_owned()).collect();
+        self.model.answer(move |request| {
+            let messages = request.messages().iter().rev();
+            let done = messages.take_while(|message| message["role"] != "user");
+            let done = done.filter(|message| message["role"] == "tool").count();
+            match inputs.get(done) {
+                Some(input) => Reply::call(format!("c{done}"), "nodes", input.clone()),
+                None => Reply::text("done"),
+            }
+        });
+    }
+
+    /// What the agent's owner says.
+    pub async fn owner_says(&self, text: &str) -> anyhow::Result<Accepted> {
+        self.send(SessionKey::main(&self.agent.name), text).await
+    }
+
+    /// What somebody else says.
+    pub async fn says(&self, who: &str, text: &str) -> anyhow::Result<Accepted> {
+        self.send(SessionKey::api(&self.agent.name, who)?, text).await
+    }
+
+    async fn send(&self, key: SessionKey, text: &str) -> anyhow::Result<Accepted> {
+        let message = NewMessage {
+            key,
+            agent: self.agent.id,
+            label: None,
+            source: Source::Internal("test".to_owned()),
+            idem_key: uuid::Uuid::now_v7().to_string(),
+            body: Body::text(text),
+            target: None,
+            mode: QueueMode::Steer,
+            debounce: Duration::ZERO,
+            trace: None,
+        };
+        let accepted = self.sessions.ingest(self.tenant, message).await?;
+        self.bus.wake_run(0);
+        Ok(accepted)
+    }
+
+    /// What the model was told of each call of the turn, once it has ended.
+    pub async fn results(&self, sent: &Accepted) -> anyhow::Result<Vec<String>> {
+        let ended = async || {
+            let answer = self.sessions.answer(self.tenant, sent.message).await;
+            answer.is_ok_and(|answer| answer.outcome.is_some())
+        };
+        self.until("the turn has ended", ended).await?;
+        let journal = self.sessions.history(self.tenant, sent.session, 500, None).await?;
+        let entries: Vec<Entry> = journal.into_iter().map(|view| view.entry).collect();
+        let heard = entries.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
+        let turn = entries.into_iter().skip(heard.unwrap_or_default());
+        Ok(turn
+            .filter_map(|entry| match entry {
+                Entry::Returned { output, .. } => Some(output),
+                _ => None,
+            })
+            .collect())
+    }
+
+    /// The request that waits for a person's word.
+    pub async fn asked(&self) -> anyhow::Result<Approval> {
+        let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 9 };
+        let found = async || self.sessions.approvals(self.tenant, all).await;
+        let is_there = async || found().await.is_ok_and(|found| found.len() == 1);
+        self.until("a person is asked", is_there).await?;
+        found().await?.pop().context("nobody is asked")
+    }
+
+    pub async fn asked_so_far(&self) -> anyhow::Result<usize> {
+        let all = ApprovalFilter { limit: 50, ..ApprovalFilter::default() };
+        Ok(self.sessions.approvals(self.tenant, all).await?.len())
+    }
+
+    pub async fn say_of(&self, asked: &Approval, verdict: Verdict) -> anyhow::Result<()> {
+        let by = "key_test";
+        self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
+        self.bus.wake_run(0);
+        Ok(())
+    }
+
+    pub async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while !is_so().await {
+            anyhow::ensure!(begun.elapsed() < LONG, "not within {LONG:?}: {what}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
+/// A person's machine: a folder, and the program that offers it.
+pub struct Machine {
+    pub id: NodeId,
+    pub folder: Arc<TempDir>,
+    name: String,
+    token: String,
+    patterns: Vec<String>,
+    host: Arc<Host>,
+    bus: Bus,
+    tenant: TenantId,
+}
+
+/// A connection of a machine; it ends with the value.
+pub struct Connection(JoinHandle<Result<(), Error>>);
+
+impl Connection {
+    /// Breaks it.
+    pub fn end(self) {}
+
+    /// Why it ended for good.
+    pub async fn ended(mut self) -> anyhow::Result<String> {
+        let ended = tokio::time::timeout(LONG, &mut self.0).await.context("it goes on")??;
+        Ok(ended.err().context("it ended well")?.to_string())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Machine {
+    /// A machine that lets these commands through; `--all` is all of them.
+    pub async fn new(
+        world: &World,
+        name: &str,
+        used_by: &str,
+        patterns: &[&str],
+    ) -> anyhow::Result<Self> {
+        let new = NewNode { name: name.to_owned(), used_by: used_by.parse()? };
+        let made = world.directory.create_node(world.tenant, Actor::Operator, new).await?;
+        let (node, token): (Node, SecretString) = made;
+        let folder = Arc::new(tempfile::tempdir()?);
+        let patterns: Vec<String> = patterns.iter().map(|&pattern| pattern.to_owned()).collect();
+        let host = host(&folder, &patterns).await?;
+        Ok(Self {
+            id: node.id,
+            folder,
+            name: name.to_owned(),
+            token: token.expose_secret().to_owned(),
+            patterns,
+            host,
+            bus: world.bus.clone(),
+            tenant: world.tenant,
+        })
+    }
+
+    /// The same machine, its program started anew.
+    pub async fn reborn(&self) -> anyhow::Result<Self> {
+        Ok(Self {
+            id: self.id,
+            folder: Arc::clone(&self.folder),
+            name: self.name.clone(),
+            token: self.token.clone(),
+            patterns: self.patterns.clone(),
+            host: host(&self.folder, &self.patterns).await?,
+            bus: self.bus.clone(),
+            tenant: self.tenant,
+        })
+    }
+
+    /// Connects, and waits until it is.
+    pub async fn connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
+        let before = self.since().await;
+        if before.is_some() {
+            // It is told to the second.
+            tokio::time::sleep(Duration::from_millis(1_100)).await;
+        }
+        let connection = self.try_connect(to)?;
+        let begun = Instant::now();
+        loop {
+            let since = self.since().await;
+            if since.is_some() && since != before {
+                return Ok(connection);
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "{} does not connect", self.name);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub fn try_connect(&self, to: SocketAddr) -> anyhow::Result<Connection> {
+        let link = Link::new(&format!("http://{to}"), &self.token, Arc::clone(&self.host))?;
+        let keep = async move { link.keep(&CancellationToken::new()).await };
+        Ok(Connection(tokio::spawn(keep)))
+    }
+
+    /// Which connection counts, if one does.
+    async fn since(&self) -> Option<String> {
+        let second = Duration::from_secs(1);
+        match self.bus.ask_node(self.tenant, self.id, &NodeWish::Here, second).await {
+            NodeReached::Said(NodeSaid::Here { since }) => Some(since),
+            _ => None,
+        }
+    }
+
+    pub async fn is_connected(&self) -> bool {
+        self.since().await.is_some()
+    }
+
+    /// How often the command that counts itself was run.
+    pub fn ran(&self) -> anyhow::Result<usize> {
+        match std::fs::read_to_string(self.folder.path().join("ran")) {
+            Ok(text) => Ok(text.lines().count()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+async fn host(folder: &TempDir, patterns: &[String]) -> anyhow::Result<Arc<Host>> {
+    let all = patterns == ["--all"];
+    let allow = Allow::new(if all { &[] } else { patterns }, all)?;
+    let sandbox: Arc<dyn Sandbox> = holdfast_sandbox::open(&config(Walls::None)).await?;
+    Ok(Arc::new(Host::new(sandbox, folder.path().canonicalize()?, allow)))
+}
+
+fn of_database(database: &Database) -> holdfast_pg::Config {
+    holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() }
+}
+
+fn of_nats(nats: &nats::Namespace) -> holdfast_bus::Config {
+    holdfast_bus::Config {
+        url: nats.url().into(),
+        prefix: nats.prefix().to_owned(),
+        ..holdfast_bus::Config::default()
+    }
+}
+
+fn of_redis(redis: &redis::Namespace) -> holdfast_lock::Config {
+    holdfast_lock::Config {
+        url: redis.url().into(),
+        prefix: redis.prefix().to_owned(),
+        ..holdfast_lock::Config::default()
+    }
+}
+
+fn secrets() -> Secrets {
+    Secrets { kek: kek(), pepper: "pepper".into() }
+}
+
+fn kek() -> SecretString {
+    STANDARD.encode([7_u8; 32]).into()
+}

@@ -1,0 +1,180 @@
+//! `control.nodes`.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::{NodeId, TenantId, UsedBy};
+use uuid::Uuid;
+
+use crate::{Error, NewNode, Node, NodeConnection, NodeSelf};
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    node_id: Uuid,
+    name: String,
+    used_by: String,
+    platform: String,
+    version: String,
+    commands: Vec<String>,
+    connection: Option<Uuid>,
+    last_seen_at: Option<jiff_sqlx::Timestamp>,
+    created_at: jiff_sqlx::Timestamp,
+    revoked_at: Option<jiff_sqlx::Timestamp>,
+}
+
+impl Row {
+    fn read(self) -> Result<Node, Error> {
+        let corrupt = |error| Error::corrupt("node", anyhow::Error::from(error));
+        Ok(Node {
+            id: self.node_id.into(),
+            name: self.name,
+            used_by: self.used_by.parse::<UsedBy>().map_err(corrupt)?,
+            said: NodeSelf {
+                platform: self.platform,
+                version: self.version,
+                commands: self.commands,
+            },
+            may_be_connected: self.connection.is_some() && self.revoked_at.is_none(),
+            last_seen_at: self.last_seen_at.map(jiff_sqlx::Timestamp::to_jiff),
+            created_at: self.created_at.to_jiff(),
+            revoked_at: self.revoked_at.map(jiff_sqlx::Timestamp::to_jiff),
+        })
+    }
+}
+
+/// What is known of a node before its tenant is.
+#[derive(sqlx::FromRow)]
+pub(crate) struct Found {
+    tenant_id: Uuid,
+    pub(crate) name: String,
+    pub(crate) digest: Vec<u8>,
+    pub(crate) rate: i32,
+    pub(crate) live: bool,
+    pub(crate) tenant_state: String,
+}
+
+impl Found {
+    pub(crate) fn tenant(&self) -> TenantId {
+        self.tenant_id.into()
+    }
+}
+
+pub(crate) async fn find(tx: &mut SystemTx, node: NodeId) -> sqlx::Result<Option<Found>> {
+    const SQL: &str =
+        "select tenant_id, name, digest, rate, live, tenant_state from control.find_node($1)";
+    sqlx::query_as(SQL).bind(node.as_uuid()).fetch_optional(tx.conn()).await
+}
+
+pub(crate) async fn insert(
+    tx: &mut TenantTx,
+    id: NodeId,
+    digest: &[u8],
+    new: &NewNode,
+) -> Result<Node, Error> {
+    const SQL: &str = "insert into control.nodes (tenant_id, node_id, name, used_by, digest) \
+                       values ($1, $2, $3, $4, $5) \
+                       returning node_id, name, used_by, platform, version, commands, connection, \
+                       last_seen_at, created_at, revoked_at";
+    let tenant = tx.tenant().as_uuid();
+    let row: Row = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(&new.name)
+        .bind(new.used_by.to_string())
+        .bind(digest)
+        .fetch_one(tx.conn())
+        .await?;
+    row.read()
+}
+
+/// Revoked ones too, in the order in which they were made.
+pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<Node>, Error> {
+    const SQL: &str = "select node_id, name, used_by, platform, version, commands, connection, \
+                       last_seen_at, created_at, revoked_at \
+                       from control.nodes where tenant_id = $1 order by node_id";
+    let tenant = tx.tenant().as_uuid();
+    let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+/// One by its id, or one that is not revoked by its name.
+pub(crate) async fn get(
+    tx: &mut TenantTx,
+    id: Option<NodeId>,
+    name: &str,
+) -> Result<Option<Node>, Error> {
+    const SQL: &str = "select node_id, name, used_by, platform, version, commands, connection, \
+                       last_seen_at, created_at, revoked_at \
+                       from control.nodes where tenant_id = $1 \
+                       and (node_id = $2 or (name = $3 and revoked_at is null))";
+    let tenant = tx.tenant().as_uuid();
+    let row: Option<Row> = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(id.map(NodeId::as_uuid))
+        .bind(name)
+        .fetch_optional(tx.conn())
+        .await?;
+    row.map(Row::read).transpose()
+}
+
+/// Those that may still connect.
+pub(crate) async fn count(tx: &mut TenantTx) -> sqlx::Result<i64> {
+    const SQL: &str =
+        "select count(*) from control.nodes where tenant_id = $1 and revoked_at is null";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+/// One that is revoked already keeps its time.
+pub(crate) async fn revoke(tx: &mut TenantTx, id: NodeId) -> sqlx::Result<()> {
+    const SQL: &str = "update control.nodes set revoked_at = coalesce(revoked_at, now()) \
+                       where tenant_id = $1 and node_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Notes a connection in the place of any other; says whether the node may connect.
+pub(crate) async fn came(
+    tx: &mut TenantTx,
+    id: NodeId,
+    connection: NodeConnection,
+    said: &NodeSelf,
+) -> sqlx::Result<bool> {
+    const SQL: &str = "update control.nodes set connection = $3, platform = $4, version = $5, \
+                       commands = $6, last_seen_at = now() \
+                       where tenant_id = $1 and node_id = $2 and revoked_at is null";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL)
+        .bind(tenant)
+        .bind(id.as_uuid())
+        .bind(connection)
+        .bind(&said.platform)
+        .bind(&said.version)
+        .bind(&said.commands)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected() > 0)
+}
+
+/// Notes the end of a connection, if it is the one that counts.
+pub(crate) async fn left(
+    tx: &mut TenantTx,
+    id: NodeId,
+    connection: NodeConnection,
+) -> sqlx::Result<()> {
+    const SQL: &str = "update control.nodes set connection = null, last_seen_at = now() \
+                       where tenant_id = $1 and node_id = $2 and connection = $3";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).bind(connection).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Which connection counts, and whether the node may be connected at all.
+pub(crate) async fn stands(
+    tx: &mut TenantTx,
+    id: NodeId,
+) -> sqlx::Result<Option<(Option<NodeConnection>, bool)>> {
+    const SQL: &str = "select connection, revoked_at is null from control.nodes \
+                       where tenant_id = $1 and node_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(id.as_uuid()).fetch_optional(tx.conn()).await
+}

@@ -1,0 +1,105 @@
+//! A node is known by its token, and one connection of it counts.
+
+use holdfast_directory::{
+    Directory, Error, KnownNode, NewNode, NodeSelf, NodeStanding, TenantChanges, TenantState,
+};
+use holdfast_types::{TenantId, UsedBy};
+use secrecy::ExposeSecret as _;
+use uuid::Uuid;
+
+use crate::world::{BY, World};
+
+fn new(name: &str) -> NewNode {
+    NewNode { name: name.to_owned(), used_by: UsedBy::Owner }
+}
+
+async fn known(directory: &Directory, tenant: TenantId, name: &str) -> (KnownNode, String) {
+    let (_, token) = directory.create_node(tenant, BY, new(name)).await.unwrap();
+    let token = token.expose_secret().to_owned();
+    (directory.authenticate_node(&token).await.unwrap(), token)
+}
+
+#[tokio::test]
+async fn a_token_is_of_its_node_until_it_is_revoked_and_no_part_of_it_is_stored() {
+    let world = World::new().await;
+    let (tenant, key) = world.tenant("acme").await;
+    let (laptop, token) = known(&world.directory, tenant.id, "laptop").await;
+
+    assert_eq!((laptop.tenant, laptop.name.as_str()), (tenant.id, "laptop"));
+    let wrong = format!("{}{}", &token[..token.len() - 4], "AAAA");
+    for wrong in [wrong.as_str(), "", "hfn_x", key.as_str()] {
+        let refused = world.directory.authenticate_node(wrong).await.unwrap_err();
+        assert!(matches!(refused, Error::UnknownKey), "{wrong}: {refused}");
+    }
+    let as_key = world.directory.authenticate(&token).await.unwrap_err();
+    assert!(matches!(as_key, Error::UnknownKey));
+    let changes = TenantChanges { state: Some(TenantState::Suspended), ..Default::default() };
+    world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
+    let refused = world.again().authenticate_node(&token).await.unwrap_err();
+    assert!(matches!(refused, Error::Suspended));
+    let changes = TenantChanges { state: Some(TenantState::Active), ..Default::default() };
+    world.directory.update_tenant(tenant.id, BY, changes).await.unwrap();
+
+    world.directory.revoke_node(tenant.id, BY, "laptop").await.unwrap();
+    let refused = world.again().authenticate_node(&token).await.unwrap_err();
+    assert!(matches!(refused, Error::EndedKey));
+    // Its name is free again, and it is still told of.
+    let (again, _) = known(&world.directory, tenant.id, "laptop").await;
+    assert_ne!(again.node, laptop.node);
+    let listed = world.directory.nodes(tenant.id).await.unwrap();
+    assert_eq!(listed.iter().filter(|node| node.revoked_at.is_some()).count(), 1);
+    let named = world.directory.node(tenant.id, "laptop").await.unwrap();
+    assert_eq!(named.id, again.node);
+}
+
+#[tokio::test]
+async fn of_two_connections_the_newer_counts_and_the_older_s_end_changes_nothing() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let (laptop, _) = known(&world.directory, tenant.id, "laptop").await;
+    let (older, newer) = (Uuid::now_v7(), Uuid::now_v7());
+    let stands = async |connection| world.directory.node_stands(&laptop, connection).await.unwrap();
+    let said =
+        NodeSelf { platform: "linux".into(), version: "1".into(), commands: vec!["git *".into()] };
+
+    world.directory.node_came(&laptop, older, NodeSelf::default()).await.unwrap();
+    assert_eq!(stands(older).await, NodeStanding::Counts);
+    world.directory.node_came(&laptop, newer, said.clone()).await.unwrap();
+    world.directory.node_left(&laptop, older).await.unwrap();
+
+    assert_eq!(stands(older).await, NodeStanding::Replaced);
+    assert_eq!(stands(newer).await, NodeStanding::Counts);
+    let node = world.directory.node(tenant.id, "laptop").await.unwrap();
+    assert_eq!((node.said, node.may_be_connected), (said, true));
+    world.directory.revoke_node(tenant.id, BY, &laptop.node.to_string()).await.unwrap();
+    assert_eq!(stands(newer).await, NodeStanding::Revoked);
+    let late = world.directory.node_came(&laptop, newer, NodeSelf::default()).await;
+    assert!(matches!(late, Err(Error::EndedKey)));
+    world.directory.node_left(&laptop, newer).await.unwrap();
+    let node = world.directory.node(tenant.id, &laptop.node.to_string()).await.unwrap();
+    assert!(!node.may_be_connected && node.last_seen_at.is_some());
+}
+
+#[tokio::test]
+async fn another_tenant_has_nodes_of_its_own_by_the_same_names() {
+    let world = World::new().await;
+    let (ours, _) = world.tenant("acme").await;
+    let (theirs, _) = world.tenant("other").await;
+    let (laptop, _) = known(&world.directory, ours.id, "laptop").await;
+
+    assert!(world.directory.nodes(theirs.id).await.unwrap().is_empty());
+    for named in ["laptop".to_owned(), laptop.node.to_string()] {
+        let missing = world.directory.node(theirs.id, &named).await.unwrap_err();
+        assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+        let missing = world.directory.revoke_node(theirs.id, BY, &named).await.unwrap_err();
+        assert!(matches!(missing, Error::NotFound { .. }), "{missing}");
+    }
+    known(&world.directory, theirs.id, "laptop").await;
+    let taken = world.directory.create_node(ours.id, BY, new("laptop")).await.unwrap_err();
+    assert!(matches!(taken, Error::Taken { .. }), "{taken}");
+    let foreign = KnownNode { tenant: theirs.id, ..laptop.clone() };
+    assert_eq!(
+        world.directory.node_stands(&foreign, Uuid::now_v7()).await.unwrap(),
+        NodeStanding::Revoked
+    );
+}

@@ -1,0 +1,271 @@
+//! The `nodes` tool: people's own machines, as agents use them for those people.
+//!
+//! | action | what |
+//! |---|---|
+//! | `list`, `discover` | those that this conversation may use; those of them that are connected |
+//! | `status`, `ping` | what one offers; whether and how fast it answers |
+//! | `exec` | runs a command there, after a person has allowed exactly that |
+//!
+//! A command is given to its node once. Whatever is not known after that (the connection broke, the
+//! runner died) is asked for by the call's key, which begins nothing: so it runs at most once, whatever
+//! the node does with keys, and its outcome is known as long as the node remembers it. What a node
+//! says is marked as from outside.
+
+mod exec;
+#[cfg(test)]
+mod tests;
+
+use std::{fmt::Write as _, future::Future, sync::Arc, time::Duration};
+
+use holdfast_types::{Effect, NodeId, NodeReached, NodeSaid, NodeWish};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Approval, Call, Registry, Tool, ToolError, untrusted, untrusted::one_line};
+
+/// How long a gateway may take to say whether it has a node's connection.
+const HERE: Duration = Duration::from_secs(2);
+
+/// How long a node may take to answer a ping.
+const PING: Duration = Duration::from_secs(10);
+
+/// How much of what a node says of itself is shown, in characters.
+const MOST_SELF: usize = 8_000;
+
+/// The nodes, as the tool sees them; the runner's own, or a fake.
+pub trait Nodes: Send + Sync + 'static {
+    /// Those that the call's conversation may use, by name.
+    fn usable(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<NodeLine>>> + Send;
+
+    /// Asks one of them.
+    fn ask(
+        &self,
+        call: &Call,
+        node: NodeId,
+        wish: &NodeWish,
+        patience: Duration,
+    ) -> impl Future<Output = NodeReached> + Send;
+}
+
+/// A node, as it is known without asking it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeLine {
+    /// Its id.
+    pub id: NodeId,
+    /// Its name.
+    pub name: String,
+    /// What it said of its system.
+    pub platform: String,
+    /// What it said of its program's version.
+    pub version: String,
+    /// The commands that it said it lets through, as patterns.
+    pub commands: Vec<String>,
+    /// When it last came or went, ready to be read; `None` if it never did.
+    pub last_seen: Option<String>,
+}
+
+/// Use the machines ("nodes") of the person you work for.
+///
+/// `list` shows those there are, `discover` those that are connected, `status` what one offers;
+/// `exec` runs a command there, which the person must allow.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodesInput {
+    #[serde(alias = "op")]
+    action: Action,
+    /// The node's name; not needed if there is one only.
+    #[serde(default)]
+    node: Option<String>,
+    /// What its shell runs, for `exec`.
+    #[serde(default)]
+    command: Option<String>,
+    /// Where that starts, within the folder that the node offers.
+    #[serde(default, alias = "cwd")]
+    workdir: Option<String>,
+    /// Seconds that it may take: 60 if absent, 120 at most.
+    #[serde(default)]
+    timeout: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum Action {
+    Discover,
+    List,
+    Status,
+    Ping,
+    Exec,
+}
+
+/// Uses people's own machines.
+#[derive(Debug)]
+pub struct NodesTool<N>(pub Arc<N>);
+
+impl<N: Nodes> Tool for NodesTool<N> {
+    const NAME: &'static str = "nodes";
+    // What it only looks at is recorded too: an effect is a tool's, and a command acts.
+    const EFFECT: Effect = Effect::Acts;
+    const TIMEOUT: Option<Duration> = Some(exec::LONGEST_CALL);
+    type Input = NodesInput;
+
+    async fn approval(&self, call: &Call, input: &NodesInput) -> Result<Approval, ToolError> {
+        match input.action {
+            Action::Exec => self.approval_of_exec(call, input).await,
+            Action::Discover | Action::List | Action::Status | Action::Ping => Ok(Approval::Never),
+        }
+    }
+
+    async fn call(&self, call: Call, input: NodesInput) -> Result<String, ToolError> {
+        match input.action {
+            Action::List => self.list(&call).await,
+            Action::Discover => self.discover(&call).await,
+            Action::Status => self.status(&call, input.node.as_deref()).await,
+            Action::Ping => self.ping(&call, input.node.as_deref()).await,
+            Action::Exec => self.exec(&call, &input).await,
+        }
+    }
+
+    async fn recall(&self, call: &Call, input: &NodesInput) -> Option<String> {
+        match input.action {
+            Action::Exec => self.recall_exec(call, input).await,
+            Action::Discover | Action::List | Action::Status | Action::Ping => None,
+        }
+    }
+}
+
+impl<N: Nodes> NodesTool<N> {
+    async fn list(&self, call: &Call) -> Result<String, ToolError> {
+        let nodes = self.0.usable(call).await?;
+        if nodes.is_empty() {
+            return Ok(none());
+        }
+        let mut text = String::new();
+        for node in &nodes {
+            let here = self.is_here(call, node).await;
+            // Writing to a `String` cannot fail.
+            let _ = writeln!(text, "- {}: {}", node.name, stands(node, here.as_deref()));
+        }
+        Ok(text)
+    }
+
+    async fn discover(&self, call: &Call) -> Result<String, ToolError> {
+        let nodes = self.0.usable(call).await?;
+        let mut text = String::new();
+        for node in &nodes {
+            if let Some(since) = self.is_here(call, node).await {
+                let _ = writeln!(text, "- {}: {}", node.name, stands(node, Some(&since)));
+            }
+        }
+        Ok(match text.is_empty() {
+            true if nodes.is_empty() => none(),
+            true => format!("None is connected. Set up: {}", names(&nodes)),
+            false => text,
+        })
+    }
+
+    async fn status(&self, call: &Call, named: Option<&str>) -> Result<String, ToolError> {
+        let node = self.find(call, named).await?;
+        let here = self.is_here(call, &node).await;
+        let mut text = format!("{}: {}\n", node.name, stands(&node, here.as_deref()));
+        if node.last_seen.is_none() {
+            return Ok(text);
+        }
+        let commands = match node.commands.as_slice() {
+            [] => "none".to_owned(),
+            commands => commands.join("\n"),
+        };
+        let (platform, version) = (one_line(&node.platform), one_line(&node.version));
+        let said =
+            format!("platform: {platform}\nversion: {version}\ncommands let through:\n{commands}");
+        text.push_str(&untrusted(&call.key, &source(&node), &said, MOST_SELF));
+        Ok(text)
+    }
+
+    async fn ping(&self, call: &Call, named: Option<&str>) -> Result<String, ToolError> {
+        let node = self.find(call, named).await?;
+        match self.0.ask(call, node.id, &NodeWish::Ping, PING).await {
+            NodeReached::Said(NodeSaid::Pong { millis }) => {
+                Ok(format!("{} answered after {millis} ms", node.name))
+            }
+            NodeReached::Nobody => tell(not_connected(&node)),
+            NodeReached::Away => tell(AWAY.to_owned()),
+            NodeReached::Silent | NodeReached::Said(_) => {
+                tell(format!("{} is connected and does not answer", node.name))
+            }
+        }
+    }
+
+    /// Since when a node is connected; `None` if it is not.
+    async fn is_here(&self, call: &Call, node: &NodeLine) -> Option<String> {
+        match self.0.ask(call, node.id, &NodeWish::Here, HERE).await {
+            NodeReached::Said(NodeSaid::Here { since }) => Some(since),
+            NodeReached::Said(_)
+            | NodeReached::Nobody
+            | NodeReached::Away
+            | NodeReached::Silent => None,
+        }
+    }
+
+    /// The node that is meant, or the only one.
+    async fn find(&self, call: &Call, named: Option<&str>) -> Result<NodeLine, ToolError> {
+        let mut nodes = self.0.usable(call).await?;
+        let at = match (named, nodes.as_slice()) {
+            (_, []) => return tell(none()),
+            (None, [_]) => Some(0),
+            (None, _) => {
+                return tell(format!("there are several: give `node`, one of {}", names(&nodes)));
+            }
+            (Some(named), _) => nodes.iter().position(|node| node.name == named.trim()),
+        };
+        match at {
+            Some(at) => Ok(nodes.swap_remove(at)),
+            None => tell(format!("there is no such node; there are: {}", names(&nodes))),
+        }
+    }
+}
+
+/// Why nobody can be asked.
+const AWAY: &str = "nodes cannot be reached now, which is a fault of ours; nothing was run: try \
+                    again later";
+
+fn tell<T>(text: String) -> Result<T, ToolError> {
+    Err(ToolError::Tell(text))
+}
+
+fn none() -> String {
+    "no node is set up for this conversation: its owner can add one".to_owned()
+}
+
+fn names(nodes: &[NodeLine]) -> String {
+    nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn stands(node: &NodeLine, here: Option<&str>) -> String {
+    match (here, &node.last_seen) {
+        (Some(since), _) => format!("connected since {since}"),
+        (None, Some(seen)) => format!("not connected, last seen {seen}"),
+        (None, None) => "was never connected".to_owned(),
+    }
+}
+
+fn not_connected(node: &NodeLine) -> String {
+    let seen = node.last_seen.as_ref().map_or(String::new(), |seen| format!(" since {seen}"));
+    format!(
+        "`{}` is not connected{seen}; nothing was run: ask its owner to start `holdfast node run` \
+         there",
+        node.name
+    )
+}
+
+fn source(node: &NodeLine) -> String {
+    format!("the node `{}`", node.name)
+}
+
+impl Registry {
+    /// The same, with the tool for people's own machines.
+    #[must_use]
+    pub fn with_nodes<N: Nodes>(self, nodes: Arc<N>) -> Self {
+        self.with(NodesTool(nodes))
+    }
+}

@@ -1,0 +1,67 @@
+//! The nodes that a conversation may use, and asking them.
+//!
+//! A node is used in the conversations that it is for and in no others, as a connection is
+//! (`connections.rs`). It is looked up anew for each call: one that was revoked is not there.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use holdfast_bus::Bus;
+use holdfast_directory::{Directory, Node};
+use holdfast_tools::{Call, NodeLine};
+use holdfast_types::{NodeId, NodeReached, NodeWish};
+
+use crate::{connections, held::Held};
+
+/// The nodes of the tenants whose sessions are held here.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    directory: Directory,
+    bus: Bus,
+    held: Arc<Held>,
+}
+
+impl Nodes {
+    pub(crate) const fn new(directory: Directory, bus: Bus, held: Arc<Held>) -> Self {
+        Self { directory, bus, held }
+    }
+}
+
+impl holdfast_tools::Nodes for Nodes {
+    async fn usable(&self, call: &Call) -> anyhow::Result<Vec<NodeLine>> {
+        let hold = self.held.get(call.session).context("the session is not held here")?;
+        let (kind, audience, key) = {
+            let desk = hold.desk();
+            (desk.kind.context("the turn has no desk")?, desk.audience, desk.key.clone())
+        };
+        let is_usable = |node: &Node| {
+            node.revoked_at.is_none() && connections::is_for(&node.used_by, kind, audience, &key)
+        };
+        let found = self.directory.nodes(call.tenant).await?;
+        let mut usable: Vec<NodeLine> = found.into_iter().filter(is_usable).map(line).collect();
+        usable.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(usable)
+    }
+
+    async fn ask(
+        &self,
+        call: &Call,
+        node: NodeId,
+        wish: &NodeWish,
+        patience: Duration,
+    ) -> NodeReached {
+        self.bus.ask_node(call.tenant, node, wish, patience).await
+    }
+}
+
+fn line(node: Node) -> NodeLine {
+    let last_seen = node.last_seen_at.map(|at| at.strftime("%Y-%m-%d %H:%M UTC").to_string());
+    NodeLine {
+        id: node.id,
+        name: node.name,
+        platform: node.said.platform,
+        version: node.said.version,
+        commands: node.said.commands,
+        last_seen,
+    }
+}

@@ -1,0 +1,28 @@
+//! A call that acts and whose runner died: it is not made again, but its tool may know how it went.
+
+use holdfast_agent::UNKNOWN_OUTCOME;
+use holdfast_types::{Entry, ToolCall};
+use tokio::time::{Instant, timeout_at};
+
+use crate::{agents::Brief, error::Error, turn::Turn};
+
+impl Turn<'_> {
+    /// What the journal is told of a call that was begun and whose end nobody saw.
+    pub(crate) async fn recalled(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {
+        self.sit_down(brief);
+        let registry = self.tools.registry();
+        let context = self.context(brief, call);
+        let limit = registry.timeout(&call.tool).unwrap_or(self.worker.config.tool_timeout);
+        let until = (Instant::now() + limit).min(self.deadline);
+        let asked = timeout_at(until, registry.recall(&context, &call.tool, &call.input));
+        let found = tokio::select! {
+            found = asked => found.ok().flatten(),
+            () = self.hold.lost.cancelled() => return Err(Error::Lost),
+            () = self.worker.giving_up.cancelled() => return Err(Error::AskedBack),
+        };
+        Ok(match found {
+            Some(output) => Entry::returned(&call.id, output.for_llm, false),
+            None => Entry::returned(&call.id, UNKNOWN_OUTCOME.to_owned(), true),
+        })
+    }
+}

@@ -1,0 +1,178 @@
+//! `Nodes`: setting up people's own machines, and holding their connections.
+//!
+//! | file | what |
+//! |---|---|
+//! | `nodes.rs` | the service |
+//! | `nodes/link.rs` | one connection: what is asked over the bus goes to the node, its answers back |
+//! | `nodes/words.rs` | the contract's words and the mesh's |
+
+mod link;
+mod words;
+
+use std::{pin::Pin, time::Duration};
+
+use futures::{Stream, future::join_all, stream};
+use holdfast_directory::{NewNode, Node};
+use holdfast_grpc::{Caller, Scope};
+use holdfast_proto::gateway::v1::{
+    self as pb, AttachRequest, AttachResponse, CreateNodeRequest, CreateNodeResponse,
+    GetNodeRequest, GetNodeResponse, ListNodesRequest, ListNodesResponse, RevokeNodeRequest,
+    RevokeNodeResponse,
+    nodes_server::{Nodes as Service, NodesServer},
+};
+use holdfast_types::{NodeReached, NodeSaid, NodeWish, TenantId, UsedBy};
+use secrecy::ExposeSecret as _;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming, service::Routes};
+
+use crate::{
+    Error,
+    auth::require,
+    control::{State, actor, refuse, timestamp},
+};
+use link::Link;
+
+/// How long a gateway may take to say whether it has a node's connection.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How much may wait to be sent to a node.
+const WAITING: usize = 64;
+
+/// Answers `holdfast.gateway.v1.Nodes`.
+#[derive(Debug)]
+struct Nodes {
+    state: State,
+    stop: CancellationToken,
+}
+
+/// Puts the service beside those that are there; its connections end when `stop` is cancelled.
+pub fn add_service(
+    routes: Routes,
+    state: &State,
+    stop: &CancellationToken,
+    limit: usize,
+) -> Routes {
+    let nodes = Nodes { state: state.clone(), stop: stop.clone() };
+    routes.add_service(NodesServer::new(nodes).max_decoding_message_size(limit))
+}
+
+type Asked = Pin<Box<dyn Stream<Item = Result<AttachResponse, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Service for Nodes {
+    type AttachStream = Asked;
+
+    async fn list_nodes(
+        &self,
+        request: Request<ListNodesRequest>,
+    ) -> Result<Response<ListNodesResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let nodes = self.state.directory.nodes(caller.tenant).await.map_err(Error::from)?;
+
+        let shown = nodes.into_iter().map(|node| self.shown(caller.tenant, node));
+        Ok(Response::new(ListNodesResponse { nodes: join_all(shown).await }))
+    }
+
+    async fn get_node(
+        &self,
+        request: Request<GetNodeRequest>,
+    ) -> Result<Response<GetNodeResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let node = self.state.directory.node(caller.tenant, &request.node).await;
+
+        let node = self.shown(caller.tenant, node.map_err(Error::from)?).await;
+        Ok(Response::new(GetNodeResponse { node: Some(node) }))
+    }
+
+    async fn create_node(
+        &self,
+        request: Request<CreateNodeRequest>,
+    ) -> Result<Response<CreateNodeResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let used_by =
+            request.used_by.parse::<UsedBy>().map_err(|wrong| refuse(wrong.to_string()))?;
+        let new = NewNode { name: request.name, used_by };
+
+        let made = self.state.directory.create_node(caller.tenant, actor(&caller), new).await;
+
+        let (node, token) = made.map_err(Error::from)?;
+        let node = Some(self.shown(caller.tenant, node).await);
+        let token = token.expose_secret().to_owned();
+        Ok(Response::new(CreateNodeResponse { node, token }))
+    }
+
+    async fn revoke_node(
+        &self,
+        request: Request<RevokeNodeRequest>,
+    ) -> Result<Response<RevokeNodeResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (tenant, by) = (caller.tenant, actor(&caller));
+
+        let revoked = self.state.directory.revoke_node(tenant, by, &request.node).await;
+
+        let node = revoked.map_err(Error::from)?;
+        // Whoever has its connection sees it by itself soon, if this is lost.
+        drop(self.state.bus.ask_node(tenant, node, &NodeWish::Look, PATIENCE).await);
+        Ok(Response::new(RevokeNodeResponse {}))
+    }
+
+    async fn attach(
+        &self,
+        request: Request<Streaming<AttachRequest>>,
+    ) -> Result<Response<Asked>, Status> {
+        // Which node it is stands in its token; that it is one was found at the door.
+        let token = request.metadata().get("authorization").and_then(|text| text.to_str().ok());
+        let token = token.and_then(|text| text.split_once(' ')).map_or("", |(_, token)| token);
+        let token = token.trim().to_owned();
+        let (caller, said) = holdfast_grpc::caller(request)?;
+        must_be_node(&caller)?;
+        let known = self.state.directory.authenticate_node(&token).await.map_err(Error::from)?;
+
+        let (asks, asked) = mpsc::channel(WAITING);
+        let link = Link::new(self.state.clone(), known, asks);
+        tokio::spawn(link.hold(said, self.stop.clone()));
+
+        let next = |mut asked: mpsc::Receiver<_>| async move {
+            asked.recv().await.map(|ask| (ask, asked))
+        };
+        Ok(Response::new(Box::pin(stream::unfold(asked, next))))
+    }
+}
+
+fn must_be_node(caller: &Caller) -> Result<(), Status> {
+    if caller.scopes.has(Scope::Node) {
+        return Ok(());
+    }
+    Err(Status::permission_denied(
+        "only a node may be connected: use the token that `CreateNode` showed, not an API key",
+    ))
+}
+
+impl Nodes {
+    /// A node, and whether it is connected now.
+    async fn shown(&self, tenant: TenantId, node: Node) -> pb::Node {
+        let reached = match node.may_be_connected {
+            true => self.state.bus.ask_node(tenant, node.id, &NodeWish::Here, PATIENCE).await,
+            false => NodeReached::Nobody,
+        };
+        pb::Node {
+            connected: matches!(reached, NodeReached::Said(NodeSaid::Here { .. })),
+            id: node.id.to_string(),
+            name: node.name,
+            used_by: node.used_by.to_string(),
+            platform: node.said.platform,
+            version: node.said.version,
+            commands: node.said.commands,
+            last_seen_at: node.last_seen_at.map(timestamp),
+            created_at: Some(timestamp(node.created_at)),
+            revoked_at: node.revoked_at.map(timestamp),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! One connection of a node.
+//!
+//! What runners ask comes over the bus, goes to the node under a number, and its answer back the
+//! same way. Nothing is kept: if the gateway dies, the node connects to another one, and whoever
+//! asked asks again, by the key of what was asked.
+//!
+//! **What can go wrong.** Two connections of one node, at two gateways, would both be asked. So the
+//! directory says which one counts; the other one is told to look there, and looks by itself now and
+//! then.
+
+use std::{collections::HashMap, time::Duration};
+
+use holdfast_bus::{Asker, Questions};
+use holdfast_directory::{KnownNode, NodeConnection, NodeStanding};
+use holdfast_proto::gateway::v1::{
+    AttachRequest, AttachResponse, NodeWelcome, attach_request, attach_response,
+};
+use holdfast_types::{NodeSaid, NodeWish};
+use tokio::{
+    sync::mpsc::Sender,
+    time::{Instant, MissedTickBehavior, interval, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
+use tracing::{debug, info, warn};
+use uuid::Uuid;
+
+use super::{PATIENCE, words};
+use crate::{Error, control::State};
+
+/// How long a node may take to say hello.
+const HELLO: Duration = Duration::from_secs(10);
+
+/// How often a connection looks whether it still counts.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// How long a node may take for an answer, besides the time that it was asked to wait.
+const SLACK: Duration = Duration::from_secs(10);
+
+/// The longest that a node is asked to wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// How many questions may wait for a node's answers.
+const MOST_OPEN: usize = 64;
+
+/// One connection of a node.
+#[derive(Debug)]
+pub(super) struct Link {
+    state: State,
+    known: KnownNode,
+    id: NodeConnection,
+    since: String,
+    asks: Sender<Result<AttachResponse, Status>>,
+    next: u64,
+    open: HashMap<u64, Open>,
+}
+
+/// A question that waits for the node's answer.
+#[derive(Debug)]
+struct Open {
+    asker: Asker,
+    asked: Instant,
+    until: Instant,
+}
+
+impl Link {
+    pub(super) fn new(
+        state: State,
+        known: KnownNode,
+        asks: Sender<Result<AttachResponse, Status>>,
+    ) -> Self {
+        let since = jiff::Timestamp::now().round(jiff::Unit::Second);
+        let since = since.map(|at| at.to_string()).unwrap_or_default();
+        Self { state, known, id: Uuid::now_v7(), since, asks, next: 0, open: HashMap::new() }
+    }
+
+    /// Holds the connection to its end, and tells the node why it ended.
+    pub(super) async fn hold(
+        mut self,
+        mut said: Streaming<AttachRequest>,
+        stop: CancellationToken,
+    ) {
+        let ended = match self.welcome(&mut said).await {
+            Ok(questions) => {
+                info!(node.id = %self.known.node, "a node is connected");
+                metrics::gauge!("holdfast_gateway_nodes").increment(1.0);
+                let ended = self.serve(questions, said, stop).await;
+                metrics::gauge!("holdfast_gateway_nodes").decrement(1.0);
+                info!(node.id = %self.known.node, "a node is gone");
+                ended
+            }
+            Err(status) => Some(status),
+        };
+        for (_, open) in self.open.drain() {
+            open.asker.answer(&NodeSaid::Gone).await;
+        }
+        if let Err(error) = self.state.directory.node_left(&self.known, self.id).await {
+            debug!(error = &error as &dyn std::error::Error, "a node's end was not noted");
+        }
+        if let Some(status) = ended {
+            // It may be gone already.
+            drop(self.asks.send(Err(status)).await);
+        }
+    }
+
+    /// Takes the node's hello and the place of any older connection, and begins to listen.
+    async fn welcome(&mut self, said: &mut Streaming<AttachRequest>) -> Result<Questions, Status> {
+        let Ok(first) = timeout(HELLO, said.message()).await else {
+            return Err(Status::deadline_exceeded("the node has not said hello in time"));
+        };
+        let hello = words::hello(first?.and_then(|first| first.said));
+        let hello = hello.map_err(Status::invalid_argument)?;
+        let came = self.state.directory.node_came(&self.known, self.id, hello).await;
+        came.map_err(Error::from)?;
+        let (tenant, node) = (self.known.tenant, self.known.node);
+        // The older one, if there is one, ends now.
+        drop(self.state.bus.ask_node(tenant, node, &NodeWish::Look, PATIENCE).await);
+        let questions = self.state.bus.node_questions(tenant, node).await;
+        let questions = questions.map_err(|error| {
+            warn!(error = &error as &dyn std::error::Error, "a node cannot be listened for");
+            Status::unavailable("the gateway cannot listen for the node: connect again")
+        })?;
+        // A newer one may have come while this one began.
+        self.look().await?;
+        let welcome = NodeWelcome { id: node.to_string(), name: self.known.name.clone() };
+        let asked = Some(attach_response::Asked::Welcome(welcome));
+        let sent = self.asks.send(Ok(AttachResponse { asked })).await;
+        sent.map_err(|_| Status::cancelled("the node is gone"))?;
+        Ok(questions)
+    }
+
+    /// Passes on questions and answers; what is returned is for the node, if it is there to hear.
+    async fn serve(
+        &mut self,
+        mut questions: Questions,
+        mut said: Streaming<AttachRequest>,
+        stop: CancellationToken,
+    ) -> Option<Status> {
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut lapses = interval(Duration::from_secs(1));
+        lapses.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let done = tokio::select! {
+                () = stop.cancelled() => Err(Status::unavailable("the gateway is stopping")),
+                question = questions.next::<NodeWish>() => match question {
+                    Some((wish, asker)) => self.pass_on(wish, asker).await,
+                    None => Err(Status::unavailable("the gateway has lost its bus")),
+                },
+                message = said.message() => match message {
+                    Ok(Some(message)) => {
+                        self.answered(message).await;
+                        Ok(())
+                    }
+                    Ok(None) => return None,
+                    Err(status) => {
+                        debug!(code = ?status.code(), "a node's connection broke");
+                        return None;
+                    }
+                },
+                _ = looks.tick() => self.look().await,
+                _ = lapses.tick() => {
+                    self.lapse().await;
+                    Ok(())
+                }
+            };
+            if let Err(status) = done {
+                return Some(status);
+            }
+        }
+    }
+
+    /// Asks the node what somebody wants to know.
+    async fn pass_on(&mut self, wish: NodeWish, asker: Asker) -> Result<(), Status> {
+        let waits = match &wish {
+            NodeWish::Here => {
+                asker.answer(&NodeSaid::Here { since: self.since.clone() }).await;
+                return Ok(());
+            }
+            NodeWish::Look => {
+                let looked = self.look().await;
+                // Whoever asks knows then that this one has let go.
+                asker.answer(&NodeSaid::Gone).await;
+                return looked;
+            }
+            NodeWish::Ping => 0,
+            NodeWish::Run { wait_ms, .. } | NodeWish::Recall { wait_ms, .. } => *wait_ms,
+        };
+        let busy = || NodeSaid::Refused("too much is asked of it at once: try again".to_owned());
+        if self.open.len() >= MOST_OPEN {
+            asker.answer(&busy()).await;
+            return Ok(());
+        }
+        let id = self.next;
+        self.next += 1;
+        let Some(ask) = words::ask(id, wish) else { return Ok(()) };
+        if self.asks.try_send(Ok(ask)).is_err() {
+            asker.answer(&busy()).await;
+            return Ok(());
+        }
+        let asked = Instant::now();
+        let until = asked + Duration::from_millis(waits).min(LONGEST_WAIT) + SLACK;
+        self.open.insert(id, Open { asker, asked, until });
+        Ok(())
+    }
+
+    /// Gives an answer to the one who waits for it.
+    async fn answered(&mut self, message: AttachRequest) {
+        let Some(attach_request::Said::Answer(answer)) = message.said else { return };
+        let Some(what) = answer.what else { return };
+        let Some(open) = self.open.remove(&answer.id) else { return };
+        let millis = u64::try_from(open.asked.elapsed().as_millis()).unwrap_or(u64::MAX);
+        open.asker.answer(&words::said(what, millis)).await;
+    }
+
+    /// Gives up what the node does not answer.
+    async fn lapse(&mut self) {
+        let now = Instant::now();
+        let late: Vec<u64> =
+            self.open.iter().filter(|(_, open)| open.until <= now).map(|(id, _)| *id).collect();
+        for id in late {
+            if let Some(open) = self.open.remove(&id) {
+                open.asker.answer(&NodeSaid::Gone).await;
+            }
+        }
+    }
+
+    /// Whether this connection still counts. While nobody can say, it does.
+    async fn look(&self) -> Result<(), Status> {
+        match self.state.directory.node_stands(&self.known, self.id).await {
+            Ok(NodeStanding::Counts) => Ok(()),
+            Ok(NodeStanding::Replaced) => Err(Status::aborted(
+                "a newer connection of this node took the place of this one: two programs use the \
+                 same token",
+            )),
+            Ok(NodeStanding::Revoked) => {
+                Err(Status::unauthenticated("the node's token was revoked: ask for another"))
+            }
+            Err(error) => {
+                debug!(error = &error as &dyn std::error::Error, "a node could not be looked up");
+                Ok(())
+            }
+        }
+    }
+}
