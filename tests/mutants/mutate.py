@@ -2,10 +2,18 @@
 
 Each mutant is a list of (file, text, replacement). A text that is not found, or found twice, ends
 it with an error: a mutant that changes nothing would prove nothing.
+
+    mutate.py --list                 the protocol's mutants, then the agent's
+    mutate.py --files <mutant>       the files that it changes
+    mutate.py --tests <mutant>       the agent's: a line for each package, target and test that
+                                     must fail
+    mutate.py --check <root>         whether each can still be applied, without changing anything
 """
 
 import pathlib
 import sys
+
+import agent
 
 SESSION = "crates/session/src/"
 
@@ -69,22 +77,39 @@ MUTANTS = {
     ],
 }
 
+CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in agent.MUTANTS.items()}}
 
-def main() -> None:
-    if len(sys.argv) == 2 and sys.argv[1] == "--list":
-        print("\n".join(MUTANTS))
-        return
-    if sys.argv[1] == "--files":
-        print("\n".join(sorted({name for name, _, _ in MUTANTS[sys.argv[2]]})))
-        return
-    mutant, root = sys.argv[1], pathlib.Path(sys.argv[2])
-    for name, text, replacement in MUTANTS[mutant]:
+
+def mutated(mutant: str, root: pathlib.Path) -> dict[pathlib.Path, str]:
+    """What the files of a copy would be."""
+    sources: dict[pathlib.Path, str] = {}
+    for name, text, replacement in CHANGES[mutant]:
         path = root / name
-        source = path.read_text()
+        source = sources.get(path) or path.read_text()
         found = source.count(text)
         if found != 1:
             sys.exit(f"{mutant}: `{text}` is {found} times in {name}, and should be there once")
-        path.write_text(source.replace(text, replacement))
+        sources[path] = source.replace(text, replacement)
+    return sources
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["--list"]:
+            print("\n".join(CHANGES))
+        case ["--files", mutant]:
+            print("\n".join(sorted({name for name, _, _ in CHANGES[mutant]})))
+        case ["--tests", mutant]:
+            tests = agent.MUTANTS[mutant].tests if mutant in agent.MUTANTS else []
+            print("\n".join(" ".join(test) for test in tests))
+        case ["--check", root]:
+            for mutant in CHANGES:
+                mutated(mutant, pathlib.Path(root))
+        case [mutant, root]:
+            for path, source in mutated(mutant, pathlib.Path(root)).items():
+                path.write_text(source)
+        case _:
+            sys.exit(__doc__)
 
 
 if __name__ == "__main__":

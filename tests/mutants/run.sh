@@ -3,6 +3,8 @@
 #
 #   tests/mutants/run.sh [mutant …]     all of them without arguments
 #
+# Of the session protocol's either its own tests or a scenario of the whole mesh must fail; of the
+# agent's (agent.py) each test that is named there.
 # Takes some minutes for each: what depends on the session protocol is compiled anew.
 set -euo pipefail
 
@@ -68,9 +70,28 @@ if [ ${#mutants[@]} = 0 ]; then
     mapfile -t mutants < <(python3 "$root/tests/mutants/mutate.py" --list)
 fi
 
+# As it was, and newer than the mutant.
+restore() {
+    python3 "$root/tests/mutants/mutate.py" --files "$1" | while read -r file; do
+        cp "$root/$file" "$copy/$file"
+    done
+}
+
 missed=0
 table=""
 for mutant in "${mutants[@]}"; do
+    tests=$(python3 "$root/tests/mutants/mutate.py" --tests "$mutant")
+    if [ -n "$tests" ]; then
+        python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
+        while read -r package target test; do
+            case $target in lib) where=(--lib) ;; *) where=(--test "$target") ;; esac
+            result=$(judge "$work/$mutant.log" -p "$package" "${where[@]}" "$test" </dev/null)
+            table+=$(printf '%-22s %-8s %s' "$mutant" "$result" "$package::$target $test")$'\n'
+            if [ "$result" = missed ]; then missed=1; fi
+        done <<<"$tests"
+        restore "$mutant"
+        continue
+    fi
     name=$(scenario "$mutant")
     python3 "$root/tests/mutants/mutate.py" "$mutant" "$copy"
     # Older than the mutated sources, or the harness would take it for up to date.
@@ -79,14 +100,12 @@ for mutant in "${mutants[@]}"; do
     mesh=$(judge "$work/$mutant-chaos.log" -p holdfast-tests --test chaos "$name")
     log=$work/$mutant-chaos.log
     why=$(grep -m1 -E '^I[0-9]+ ' "$log" || grep -m1 -E '^Error:' "$log" || true)
-    # As it was, and newer than the mutant.
-    python3 "$root/tests/mutants/mutate.py" --files "$mutant" | while read -r file; do
-        cp "$root/$file" "$copy/$file"
-    done
-    table+=$(printf '%-16s %-8s %-8s %s' "$mutant" "$protocol" "$mesh" "${why:0:110}")$'\n'
+    restore "$mutant"
+    table+=$(printf '%-22s %-8s %s' "$mutant" "$protocol" "the session protocol's own tests")$'\n'
+    table+=$(printf '%-22s %-8s %s' "$mutant" "$mesh" "$name: ${why:0:110}")$'\n'
     # One of the two is enough to keep the guarantee; none is a hole.
     if [ "$protocol" = missed ] && [ "$mesh" = missed ]; then missed=1; fi
 done
 
-printf '%-16s %-8s %-8s %s\n%s' mutant protocol mesh 'what the mesh said' "$table"
+printf '%-22s %-8s %s\n%s' mutant result tests "$table"
 exit $missed

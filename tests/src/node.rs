@@ -147,6 +147,19 @@ impl Node {
         killed
     }
 
+    /// Kills it as a crash would if it runs.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be killed.
+    pub async fn end(&self) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        let Some(mut dying) = process.take() else { return Ok(()) };
+        let killed = dying.kill().await;
+        self.read(&dying);
+        killed
+    }
+
     /// Kills it as a crash would and starts it at once. If something else is being done to it,
     /// does nothing and says so.
     ///

@@ -36,6 +36,15 @@ const PATCH: &str = "\
 +expr \"$1\" + \"$2\"
 ";
 
+/// What a command builds once the tests pass, in `built.txt`.
+#[must_use]
+pub fn built(name: &str) -> String {
+    format!("5\n{name}\n")
+}
+
+/// The tools of the work: in a call of each a runner can be killed.
+pub const TOOLS: [&str; 6] = ["act", "apply_patch", "exec", "list_files", "read", "sessions_spawn"];
+
 /// A long text, of which two do not fit beside the rest into what the model reads at once.
 #[must_use]
 pub fn long(name: &str) -> String {
@@ -43,12 +52,13 @@ pub fn long(name: &str) -> String {
 }
 
 /// The steps in their order, each with what its result must say.
-const STEPS: [(&str, &str); 9] = [
+const STEPS: [(&str, &str); 10] = [
     ("list", "add.sh"),
     ("read", "expr"),
     ("fails", "FAIL: got -1"),
     ("patch", "add.sh"),
     ("passes", "PASS"),
+    ("build", "built"),
     ("fetch", "fetched"),
     ("deed", ""),
     ("long", "nothing of interest"),
@@ -149,6 +159,10 @@ impl Work {
                 call("read", json!({"path": "test.sh"})),
             ],
             "patch" => vec![call("apply_patch", json!({"patch": PATCH}))],
+            "build" => {
+                let build = format!("(sh add.sh 2 3; echo {}) > built.txt; echo built", self.name);
+                vec![call("exec", json!({"command": build}))]
+            }
             "fetch" => {
                 vec![call("exec", json!({"command": "echo fetched", "network": true}))]
             }

@@ -249,6 +249,32 @@ mod tests {
     }
 
     #[test]
+    fn no_two_things_that_are_sealed_open_in_each_others_place() {
+        let key = data_key(TenantId::generate());
+        let (provider, name) = ("a", "b");
+        let purposes = [
+            Purpose::ProviderKey("a"),
+            Purpose::ProviderKey("b"),
+            Purpose::Credential { provider, name },
+            Purpose::Credential { provider, name: "c" },
+            Purpose::Credential { provider: "c", name },
+            Purpose::AccountSecrets(AccountId::generate()),
+            Purpose::AccountSecrets(AccountId::generate()),
+            Purpose::McpSecrets("a"),
+            Purpose::McpSecrets("b"),
+            Purpose::ConnectionSecret("a"),
+            Purpose::ConnectionSecret("b"),
+        ];
+
+        for (at, purpose) in purposes.into_iter().enumerate() {
+            let sealed = key.seal(purpose, b"sk-1").unwrap();
+            for (other, place) in purposes.into_iter().enumerate() {
+                assert_eq!(key.open(place, &sealed).is_ok(), at == other, "{purpose:?} {place:?}");
+            }
+        }
+    }
+
+    #[test]
     fn a_data_key_opens_only_for_its_own_tenant() {
         let (ours, theirs) = (TenantId::generate(), TenantId::generate());
 

@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    chains::Mesh, mesh::Inside, reply::Budget, trouble::Trouble, upkeep::jittered, worker::Worker,
+    chains::Mesh, fail, mesh::Inside, reply::Budget, trouble::Trouble, upkeep::jittered,
+    worker::Worker,
 };
 
 /// The most subagents of one session that may run at once.
@@ -319,11 +320,13 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
             }
             continue;
         }
+        fail::point("runner.before_announce").await;
         let announced = match worker.sessions.announce(tenant, session, words).await {
             // The session that asked is full; it is told later, and others are told now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,
         };
+        fail::point("runner.after_announce").await;
         let Some(announced) = announced else { continue };
         if let Some(running) = announced.running {
             tell(worker, session, running, ControlKind::Cancel);

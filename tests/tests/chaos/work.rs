@@ -1,6 +1,8 @@
 //! An agent at work: it mends a program, asks before it goes out, has others help, and is killed
 //! everywhere on the way.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -156,7 +158,8 @@ async fn start(person: &Person, runner: &Arc<Node>, failpoints: &str) -> anyhow:
         ("HOLDFAST_FAILPOINTS", failpoints),
     ];
     runner.start_with(&env).await?;
-    runner.ready(SOON).await
+    // One that is to die may do so before it is ready.
+    if failpoints.is_empty() { runner.ready(SOON).await } else { Ok(()) }
 }
 
 /// What must be so after the work, whoever died: the file is mended once, with its diff and its
@@ -172,6 +175,9 @@ async fn judge(
     let read = pb::ReadFileRequest { path: "add.sh".into(), ..Default::default() };
     let mended = files.read_file(person.ask(read)?).await?.into_inner().content;
     ensure!(mended == b"expr \"$1\" + \"$2\"\n", "the program is {mended:?}");
+    let read = pb::ReadFileRequest { path: "built.txt".into(), ..Default::default() };
+    let built = files.read_file(person.ask(read)?).await?.into_inner().content;
+    ensure!(built == work::built(name).as_bytes(), "what the command wrote is {built:?}");
     let log = pb::GetFileLogRequest { path: "add.sh".into(), ..Default::default() };
     let log = files.get_file_log(person.ask(log)?).await?.into_inner().revisions;
     let changes: Vec<_> = log.iter().filter(|change| change.revision > given).collect();
@@ -253,44 +259,104 @@ async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
     judge(&mesh, &person, "work", &session, given).await
 }
 
-/// The same with a death at one place; `false` if nobody comes by it so often.
-async fn with_a_death(
+/// Places where a runner can die in the work, each by how manieth time somebody comes by there the
+/// short form lets one die; the long form lets one die each time.
+///
+/// In the order in which the work comes by first: who dies one after another dies in this order.
+const PLACES: [(&str, &[usize]); 22] = [
+    ("runner.before_claim", &[]),
+    ("runner.after_claim", &[2]),
+    ("runner.after_load", &[]),
+    ("runner.boundary", &[4]),
+    ("runner.before_model", &[3]),
+    ("runner.after_model", &[]),
+    ("runner.before_append", &[2]),
+    ("runner.after_append", &[1]),
+    ("runner.before_call", &[]),
+    ("runner.in_call", &[1]),
+    ("runner.after_call", &[1]),
+    ("runner.before_keep", &[1]),
+    ("runner.after_keep", &[1]),
+    ("runner.before_ask", &[1]),
+    ("runner.after_ask", &[1]),
+    ("runner.before_settle", &[1]),
+    ("runner.after_settle", &[1]),
+    ("runner.before_renew", &[1]),
+    ("runner.before_announce", &[1]),
+    ("runner.after_announce", &[1]),
+    ("runner.before_complete", &[1]),
+    ("runner.after_complete", &[1]),
+];
+
+/// Calls that are open, by their tools: those in which a runner has just died.
+const OPEN: &str = "
+    select string_agg(distinct c->>'tool', ' ') from session.entries t,
+        jsonb_array_elements(t.body->'calls') c
+    where t.kind = 'thought' and not exists (
+        select from session.entries r
+        where r.session_id = t.session_id and r.run_id = t.run_id and r.kind = 'returned'
+          and r.body->>'call' = c->>'id')";
+
+/// Who died.
+#[derive(Debug, Default)]
+struct Deaths {
+    /// How many.
+    count: usize,
+    /// In which calls some of them did.
+    tools: BTreeSet<String>,
+}
+
+/// The work with deaths at these places, each of another runner, one after another; those places
+/// are left out that nobody comes by so often.
+async fn with_deaths(
     mesh: &Mesh,
     person: &Person,
-    point: &str,
-    at: usize,
-) -> anyhow::Result<bool> {
+    name: &str,
+    places: &[(&str, usize)],
+) -> anyhow::Result<Deaths> {
     let given = person.give(repository()?).await?;
-    let name = format!("{point}-{at}");
-    let _work = Work::teach(&mesh.fakes.model, &name, Duration::ZERO);
-    let [armed, spare] = [&mesh.runners[0], &mesh.runners[1]];
-    start(person, armed, &format!("{point}=die:{at}")).await?;
-
-    let session = person.send(&name).await?;
+    let _work = Work::teach(&mesh.fakes.model, name, Duration::ZERO);
+    let died = RefCell::new(Deaths::default());
+    let arm = async |number: usize| {
+        let plan = places.get(number).map(|(point, at)| format!("{point}=die:{at}"));
+        start(person, &mesh.runners[number % 2], &plan.unwrap_or_default()).await
+    };
+    arm(0).await?;
+    let session = person.send(name).await?;
     let rescue = async {
-        armed.dies(PATIENCE).await?;
-        start(person, spare, "").await
+        for (number, (point, _)) in places.iter().enumerate() {
+            mesh.runners[number % 2].dies(PATIENCE).await.with_context(|| point.to_string())?;
+            let open = mesh.text(OPEN).await?;
+            {
+                let mut died = died.borrow_mut();
+                died.count += 1;
+                if *point == "runner.in_call" {
+                    died.tools.extend(open.split_whitespace().map(str::to_owned));
+                }
+            }
+            arm(number + 1).await?;
+        }
+        anyhow::Ok(())
     };
-    tokio::pin!(rescue);
     let done = person.see_it_done(&session);
-    tokio::pin!(done);
-    let died = tokio::select! {
-        rescued = &mut rescue => {
-            rescued?;
-            done.await?;
-            true
+    {
+        // Who is watched for his death, and does not die, ends with the watch.
+        tokio::pin!(rescue, done);
+        tokio::select! {
+            rescued = &mut rescue => {
+                rescued?;
+                done.await?;
+            }
+            done = &mut done => { done?; }
         }
-        done = &mut done => {
-            done?;
-            false
-        }
-    };
-    judge(mesh, person, &name, &session, given).await.context(name)?;
-    // Who was watched for his death, and did not die, ended with the watch.
-    if died {
-        spare.kill().await?;
     }
-    Ok(died)
+    judge(mesh, person, name, &session, given)
+        .await
+        .with_context(|| format!("{name}: {places:?}"))?;
+    for runner in &mesh.runners {
+        runner.end().await?;
+    }
+    Ok(died.take())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -299,20 +365,54 @@ async fn whichever_step_or_call_its_runner_dies_in_the_work_comes_to_the_same() 
     let _turn = turnstile::shared().await?;
     let (mesh, person) = prepare(2).await?;
     let mut report = Report::of("work");
-    // The short form leaves places out, the long one none.
-    let step = if form() == Form::Long { 1 } else { 4 };
-    for point in ["runner.boundary", "runner.in_call"] {
-        let mut deaths = 0;
-        for at in (1..).step_by(step) {
-            let began = Instant::now();
-            if !with_a_death(&mesh, &person, point, at).await? {
-                break;
-            }
-            deaths += 1;
-            report.line(&format!("{point} {at}: done after, ms"), began.elapsed().as_millis());
-        }
-        ensure!(deaths > 0, "nobody died at {point}");
-        report.line(&format!("deaths at {point}"), deaths);
+    match form() {
+        Form::Short => some_places(&mesh, &person, &mut report).await?,
+        Form::Long => every_place(&mesh, &person, &mut report).await?,
     }
     report.show()
+}
+
+/// One death at each place, several in one work.
+async fn some_places(mesh: &Mesh, person: &Person, report: &mut Report) -> anyhow::Result<()> {
+    let places: Vec<(&str, usize)> =
+        PLACES.iter().flat_map(|(point, at)| at.iter().map(|at| (*point, *at))).collect();
+    // Neighbours are far from each other, so that the work gets on between two deaths.
+    const WORKS: usize = 4;
+    for number in 0..WORKS {
+        let chosen: Vec<(&str, usize)> =
+            places.iter().copied().skip(number).step_by(WORKS).collect();
+        let began = Instant::now();
+        let died = with_deaths(mesh, person, &format!("work-{number}"), &chosen).await?;
+        for (point, at) in &chosen[..died.count] {
+            report.line(&format!("a death at {point}, at passage"), at);
+        }
+        report.line(&format!("work {number}: done after, ms"), began.elapsed().as_millis());
+        ensure!(died.count == chosen.len(), "nobody came by {:?}", chosen[died.count]);
+    }
+    Ok(())
+}
+
+/// One death in each work, wherever somebody comes by.
+async fn every_place(mesh: &Mesh, person: &Person, report: &mut Report) -> anyhow::Result<()> {
+    let mut tools = BTreeSet::new();
+    for (point, _) in PLACES {
+        let (began, mut deaths) = (Instant::now(), 0);
+        loop {
+            let at = deaths + 1;
+            let died = with_deaths(mesh, person, &format!("{point}-{at}"), &[(point, at)]).await?;
+            if died.count == 0 {
+                break;
+            }
+            tools.extend(died.tools);
+            deaths += 1;
+        }
+        report.line(&format!("deaths at {point}"), deaths);
+        report.line(&format!("deaths at {point}, ms in all"), began.elapsed().as_millis());
+        ensure!(deaths > 0, "nobody died at {point}");
+    }
+    for tool in work::TOOLS {
+        ensure!(tools.contains(tool), "nobody died in a call of `{tool}`, only of {tools:?}");
+    }
+    report.line("tools in whose calls a runner died", tools.len());
+    Ok(())
 }

@@ -137,6 +137,38 @@ async fn one_that_fails_or_is_gone_is_not_said_to_have_done_it() -> anyhow::Resu
 }
 
 #[tokio::test]
+async fn one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_of_its_end()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let parent = parent(&world, &ada).await?;
+    let waited =
+        |id| anyhow::Ok(NewSubagent { awaited: Some(Duration::ZERO), ..wanted(&ada, parent, id)? });
+    let (heard, _) = world.sessions.spawn(ada.id, waited("a")?).await?;
+    let (left, _) = world.sessions.spawn(ada.id, waited("b")?).await?;
+    assert!(world.sessions.await_subagent(ada.id, heard).await?.is_none());
+    for claim in [world.claim_one().await?, world.claim_one().await?] {
+        world.answer(&claim, "about seven").await?;
+    }
+
+    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    let end = world.sessions.await_subagent(ada.id, heard).await?.unwrap();
+    assert_eq!(end.result, "about seven");
+    world.sessions.leave_subagent(ada.id, left).await?;
+    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, left)]);
+    let announced = world.sessions.announce(ada.id, left, told).await?.unwrap();
+    assert!(announced.accepted.is_some());
+
+    // Once its call must have stored what it heard, it is dealt with.
+    world.admin("update session.subagents set heard_at = heard_at - interval '3 minutes'").await?;
+    assert_eq!(world.sessions.ended_subagents(9).await?, [(ada.id, heard)]);
+    let settled = world.sessions.announce(ada.id, heard, told).await?.unwrap();
+    assert!(settled.accepted.is_none(), "the call has told of it");
+    assert!(world.sessions.ended_subagents(9).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_more_run_at_once_than_may_and_other_tenants_see_none() -> anyhow::Result<()> {
     let world = World::start().await?;
     let (ada, ben) = (world.tenant(), world.tenant());

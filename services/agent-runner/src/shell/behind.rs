@@ -1,7 +1,7 @@
 //! Commands behind the turns: from the moment that nobody waits for one until its session knows how
 //! it ended.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use holdfast_sandbox::{Ended, Owner, ProcessId, State};
@@ -56,10 +56,29 @@ impl Shell {
         join_all(ending).await;
     }
 
-    /// Forgets what ended long ago, and removes folders that nobody used for long.
+    /// Ends what runs behind sessions that were deleted: nobody can look after it any more.
+    async fn end_orphans(&self) {
+        let owners: HashSet<Owner> =
+            self.0.jobs.unsettled().into_iter().map(|(owner, _)| owner).collect();
+        for owner in owners {
+            let found = self.0.sessions.session(owner.tenant, owner.session).await;
+            if !found.is_err_and(|error| error.kind() == Kind::NotFound) {
+                continue;
+            }
+            let ending = self.0.jobs.of(owner).into_iter().map(|job| async move {
+                // One that has ended by itself is not there any more.
+                drop(self.0.processes.stop(owner, job.id).await);
+            });
+            join_all(ending).await;
+        }
+    }
+
+    /// Ends what no session can reach, forgets what ended long ago, and removes folders that nobody
+    /// used for long.
     pub(crate) async fn tidy(self, stop: CancellationToken) {
         let every = TIDY.min(self.0.idle.max(Duration::from_millis(100)));
         while stop.run_until_cancelled(sleep(jittered(every))).await.is_some() {
+            self.end_orphans().await;
             for (owner, id) in self.0.jobs.forget(self.0.idle) {
                 self.0.processes.forget(owner, id);
             }

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::folders::Folder;
+use crate::fail;
 
 /// The most files of one command that others may have changed meanwhile.
 const MOST_CLASHES: usize = 64;
@@ -26,6 +27,7 @@ const AGAIN: [Duration; 3] =
 /// Commits what a command changed, and says what became of it.
 pub(super) async fn keep(folder: &mut Folder, by: &By) -> Kept {
     let mut kept = Kept::default();
+    fail::point("runner.before_keep").await;
     if let Err(error) = try_keep(folder, by, &mut kept).await {
         let error_ = &error as &dyn std::error::Error;
         if error.kind().is_transient() {
@@ -34,6 +36,7 @@ pub(super) async fn keep(folder: &mut Folder, by: &By) -> Kept {
         kept.changes.clear();
         kept.notes.push(format!("nothing that it changed was kept: {error}"));
     }
+    fail::point("runner.after_keep").await;
     if kept.notes.len() > MOST_NOTES {
         let more = kept.notes.len() - MOST_NOTES;
         kept.notes.truncate(MOST_NOTES);

@@ -448,6 +448,25 @@ async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> an
 }
 
 #[tokio::test]
+async fn what_runs_behind_a_session_ends_once_that_is_deleted() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut config = walled(&world);
+    config.runner.scratch.idle = Duration::from_millis(200);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let input = json!({ "command": "sleep 75.25", "background": true }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
+    let sent = world.send(world.message("s", "go")).await?;
+    world.text(&sent).await?;
+    // As long as its session is there it is left alone, however often somebody looks.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(is_running("sleep 75.25"));
+
+    world.sessions.delete(world.tenant, sent.session).await?;
+
+    world.until("it has ended", async || !is_running("sleep 75.25")).await
+}
+
+#[tokio::test]
 async fn a_runner_that_stops_while_a_turn_waits_for_a_command_keeps_what_it_did()
 -> anyhow::Result<()> {
     let world = World::start().await?;
