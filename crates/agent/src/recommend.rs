@@ -23,6 +23,7 @@ mod score;
 mod select;
 
 pub use channel::{Channels, UNKNOWN_CHANNEL};
+pub(crate) use select::object;
 pub use score::{
     BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Scoring, Skill, THRESHOLD, USED,
     Use, Weights, shortlist,

@@ -40,11 +40,13 @@ fn binding(agent: &str) -> Binding {
         guild: None,
         team: None,
         agent: card(agent).id,
+        by_model: None,
     }
 }
 
 fn rule(agent: &str) -> Rule {
-    Rule { channel: None, user_id: None, pattern: None, agent: card(agent).id, tools: None }
+    let agent = card(agent).id;
+    Rule { channel: None, user_id: None, pattern: None, agent, tools: None, by_model: None }
 }
 
 fn inbound() -> Inbound {
