@@ -58,7 +58,7 @@ impl Turn<'_> {
         }
         let (kept, first) = (self.settings.routed, self.asks_first());
         let (route, is_own) = match first {
-            Some(body) => (body.route.clone(), body.author.is_none()),
+            Some(body) => (body.route.clone(), body.event.is_some()),
             None => (None, true),
         };
         let Some(route) = route else {

@@ -268,9 +268,7 @@ async fn the_mesh_s_own_word_goes_to_whoever_answered_and_a_person_s_to_the_sess
     let mut event = world.message("s", "it is over");
     event.body.event = Some("subagent".into());
     let event = world.text(&world.send(event).await?).await?;
-    let mut said = world.message("s", "hello");
-    said.body.author = Some(holdfast_types::Author { id: "api:1".into(), roles: Vec::new() });
-    let said = world.text(&world.send(said).await?).await?;
+    let said = world.ask("s", "hello").await?;
 
     assert_eq!((event.as_str(), said.as_str()), ("the coach", "main"));
     assert_eq!(world.asked_to_choose(), 1);
