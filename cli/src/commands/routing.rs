@@ -16,8 +16,7 @@ const BINDINGS: [&str; 9] =
     ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent", "by_model"];
 const RULES: [&str; 6] = ["channel", "user_id", "pattern", "agent", "tools", "by_model"];
 const IDENTITIES: [&str; 3] = ["channel", "peer", "canonical"];
-const EXPLAINED: [&str; 5] =
-    ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
+const EXPLAINED: [&str; 5] = ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
 
 #[derive(Debug, Subcommand)]
 pub enum Routing {

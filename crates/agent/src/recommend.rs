@@ -23,11 +23,11 @@ mod score;
 mod select;
 
 pub use channel::{Channels, UNKNOWN_CHANNEL};
-pub(crate) use select::object;
 pub use score::{
     BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Scoring, Skill, THRESHOLD, USED,
     Use, Weights, shortlist,
 };
+pub(crate) use select::object;
 pub use select::{
     Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, Unusable,
     prompt_block, selected, selection_chat,

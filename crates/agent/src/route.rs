@@ -182,7 +182,8 @@ pub fn route_again(chat: &Chat, answer: &str, wrong: &Unusable) -> Chat {
         answer => shortened(answer, LONGEST_MESSAGE),
     };
     again.messages.push(ChatMessage::assistant(answer, Vec::new()));
-    let told = format!("This cannot be used: {wrong}. Answer with the JSON object and nothing else.");
+    let told =
+        format!("This cannot be used: {wrong}. Answer with the JSON object and nothing else.");
     again.messages.push(ChatMessage::user(told));
     again
 }

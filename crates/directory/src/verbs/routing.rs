@@ -79,8 +79,7 @@ impl Directory {
         check_room("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MOST_BINDINGS)?;
         let route = find_route(&mut tx, new.by_model.as_ref()).await?;
         let id = Uuid::now_v7();
-        let binding =
-            store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
+        let binding = store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
         store::audit::record(&mut tx, actor, "binding.create", binding.id).await?;
         tx.commit().await?;
         self.routings.forget(&tenant);

@@ -111,8 +111,8 @@ async fn whom_the_model_chooses_answers_with_what_was_written_for_it() -> anyhow
 }
 
 #[tokio::test]
-async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer()
--> anyhow::Result<()> {
+async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer() -> anyhow::Result<()>
+{
     let world = World::start().await?;
     world.with_agent("coach", None).await?;
     world.with_agent("coder", None).await?;
@@ -242,7 +242,10 @@ async fn a_session_keeps_its_agent_until_it_begins_anew() -> anyhow::Result<()> 
     world.text(&sent).await?;
     let third = world.ask_routed("write a program", &route).await?;
 
-    assert_eq!((first.as_str(), second.as_str(), third.as_str()), ("the coach", "the coach", "the coder"));
+    assert_eq!(
+        (first.as_str(), second.as_str(), third.as_str()),
+        ("the coach", "the coach", "the coder")
+    );
     assert_eq!((asked, world.asked_to_choose()), (1, 2));
     let by: Vec<ChosenBy> =
         world.choices(sent.session).await?.iter().map(|choice| choice.by).collect();

@@ -194,8 +194,7 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     let world = World::start().await.unwrap();
     let coach =
         NewAgent { name: AgentName::new("coach"), description: "d".into(), ..Default::default() };
-    let coach =
-        world.directory.create_agent(world.anna.id, Actor::Operator, coach).await.unwrap();
+    let coach = world.directory.create_agent(world.anna.id, Actor::Operator, coach).await.unwrap();
     let route = NewModelRoute {
         among: vec!["coach".into()],
         each: RouteEach::Session,
