@@ -8,7 +8,7 @@
 
 use holdfast_types::{Chat, ChatMessage, Entry, SessionKind};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::{
     history::Conversation,
@@ -198,7 +198,10 @@ pub fn routed(
     tools: &[String],
     answer: &str,
 ) -> Result<Routed, Unusable> {
-    let answer: Answer = serde_json::from_str(object(answer)).map_err(Unusable::NotJson)?;
+    // Else a list of texts would do as well.
+    let answer: Map<String, Value> =
+        serde_json::from_str(object(answer)).map_err(Unusable::NotJson)?;
+    let answer = Answer::deserialize(Value::Object(answer)).map_err(Unusable::NotJson)?;
     let wanted = answer.agent.trim().to_lowercase();
     let mut listed = candidates.iter().take(MOST_CANDIDATES);
     let agent = listed.find(|one| one.name == wanted).ok_or(Unusable::NotListed)?;
@@ -212,7 +215,7 @@ pub fn routed(
         reason: line(&answer.reason.unwrap_or_default(), 300),
         task: line(&answer.task.unwrap_or_default(), 60),
         complexity: complexity.to_owned(),
-        prompt: shortened(answer.prompt.unwrap_or_default().trim(), LONGEST_PROMPT),
+        prompt: answer.prompt.unwrap_or_default().trim().chars().take(LONGEST_PROMPT).collect(),
         tools: answer.tools.and_then(|named| given(named, tools)),
     })
 }
@@ -234,8 +237,6 @@ fn given(named: Vec<String>, tools: &[String]) -> Option<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
     use crate::turn::tests::{heard, thought};
 
@@ -294,7 +295,7 @@ mod tests {
 
         assert_eq!((routed.agent.as_str(), routed.reason.as_str()), ("coach", "a b"));
         assert_eq!(routed.complexity, "");
-        assert!(routed.prompt.chars().count() <= LONGEST_PROMPT + 1);
+        assert_eq!(routed.prompt.chars().count(), LONGEST_PROMPT);
         assert_eq!(routed.tools.unwrap(), ["read", "mcp_x_y"]);
     }
 

@@ -142,7 +142,7 @@ pub struct Body {
     pub tools: Option<Vec<String>>,
     /// That a model says which agent answers, where a binding or a rule of its tenant says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub route: Option<ModelRoute>,
+    pub route: Option<Box<ModelRoute>>,
     /// An event of the mesh (an approval, a timer) and not a person's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,

@@ -56,7 +56,7 @@ impl World {
 
     /// A message from a channel whose agent a model is to choose.
     fn routed(&self, text: &str, route: &ModelRoute) -> NewMessage {
-        let body = Body { route: Some(route.clone()), ..Body::text(text) };
+        let body = Body { route: Some(Box::new(route.clone())), ..Body::text(text) };
         NewMessage { body, target: Some(place("42")), ..self.message("s", text) }
     }
 

@@ -217,7 +217,7 @@ async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobo
     assert_eq!(done(&events).text, "echo: hi");
     let entries = world.sessions.history(world.anna.id, session, 9, None).await.unwrap();
     let heard = entries.into_iter().find_map(|view| match view.entry {
-        Entry::Heard { body, .. } => body.route,
+        Entry::Heard { body, .. } => body.route.map(|route| *route),
         _ => None,
     });
     let expected = ModelRoute {
