@@ -38,7 +38,7 @@ pub enum Bindings {
     /// List bindings
     List,
     /// Bind a channel, an account, a group or a peer to an agent
-    Add(NewBinding),
+    Add(Box<NewBinding>),
     /// Remove a binding
     Remove {
         /// Its id
@@ -171,11 +171,9 @@ impl Bindings {
                 let listed = client.answer(client.routing().list_bindings(request).await)?;
                 screen.list(&BINDINGS, listed.bindings.iter().map(binding).collect())
             }
-            Self::Add(new) => {
-                let NewBinding { agent, channel, account, peer_kind, peer, guild, team, .. } = new;
-                let model = new.chooser.unwrap_or_default();
-                let by_model =
-                    new.by_model.map(|each| ModelRoute { among: new.among, each, model });
+            Self::Add(mut new) => {
+                let by_model = new.route();
+                let NewBinding { agent, channel, account, peer_kind, peer, guild, team, .. } = *new;
                 let new = Binding {
                     id: String::new(),
                     channel,
@@ -197,6 +195,15 @@ impl Bindings {
                 screen.done("removed", &json!({"removed": id}))
             }
         }
+    }
+}
+
+impl NewBinding {
+    /// That a model chooses, if that was said.
+    fn route(&mut self) -> Option<ModelRoute> {
+        let each = self.by_model.take()?;
+        let among = std::mem::take(&mut self.among);
+        Some(ModelRoute { among, each, model: self.chooser.take().unwrap_or_default() })
     }
 }
 
