@@ -133,8 +133,8 @@ async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer() 
 
     let sent = world.send(world.routed("plan my exam", &ModelRoute::default())).await?;
     world
-        .until("the choice is stored", async || {
-            world.kinds(sent.session).await.is_ok_and(|kinds| kinds.contains(&"noted"))
+        .until("the choice is stored, and nothing is thought yet", async || {
+            world.kinds(sent.session).await.is_ok_and(|kinds| kinds == ["heard", "noted"])
         })
         .await?;
     runner.kill();
