@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
     Binding, CreateBindingRequest, DeleteBindingRequest, DeleteIdentityRequest, ExplainRequest,
-    Identity, ListBindingsRequest, ListIdentitiesRequest, ListRulesRequest, PutIdentityRequest,
-    PutRulesRequest, Rule,
+    Identity, ListBindingsRequest, ListIdentitiesRequest, ListRulesRequest, ModelRoute,
+    PutIdentityRequest, PutRulesRequest, Rule,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::given;
 use crate::{client::Client, error::Error, screen::Screen};
 
-const BINDINGS: [&str; 8] =
-    ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent"];
-const RULES: [&str; 5] = ["channel", "user_id", "pattern", "agent", "tools"];
+const BINDINGS: [&str; 9] =
+    ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent", "by_model"];
+const RULES: [&str; 6] = ["channel", "user_id", "pattern", "agent", "tools", "by_model"];
 const IDENTITIES: [&str; 3] = ["channel", "peer", "canonical"];
-const EXPLAINED: [&str; 4] = ["agent", "session_key", "main_session_key", "matched_by"];
+const EXPLAINED: [&str; 5] = ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
 
 #[derive(Debug, Subcommand)]
 pub enum Routing {
@@ -38,7 +38,7 @@ pub enum Bindings {
     /// List bindings
     List,
     /// Bind a channel, an account, a group or a peer to an agent
-    Add(NewBinding),
+    Add(Box<NewBinding>),
     /// Remove a binding
     Remove {
         /// Its id
@@ -69,6 +69,15 @@ pub struct NewBinding {
     /// A team that groups are part of
     #[arg(long, default_value = "", hide_default_value = true)]
     team: String,
+    /// A model chooses who answers, for each message or session; the agent stands in
+    #[arg(long, value_name = "EACH", value_parser = ["message", "session"])]
+    by_model: Option<String>,
+    /// Whom it may choose, besides the agent; may be repeated [default: everybody]
+    #[arg(long, value_name = "AGENT", value_delimiter = ',', requires = "by_model")]
+    among: Vec<String>,
+    /// The model that chooses, as provider:id [default: the agent's]
+    #[arg(long, value_name = "MODEL", requires = "by_model")]
+    chooser: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -162,8 +171,9 @@ impl Bindings {
                 let listed = client.answer(client.routing().list_bindings(request).await)?;
                 screen.list(&BINDINGS, listed.bindings.iter().map(binding).collect())
             }
-            Self::Add(new) => {
-                let NewBinding { agent, channel, account, peer_kind, peer, guild, team } = new;
+            Self::Add(mut new) => {
+                let by_model = new.route();
+                let NewBinding { agent, channel, account, peer_kind, peer, guild, team, .. } = *new;
                 let new = Binding {
                     id: String::new(),
                     channel,
@@ -173,6 +183,7 @@ impl Bindings {
                     guild,
                     team,
                     agent,
+                    by_model,
                 };
                 let request = client.request(CreateBindingRequest { binding: Some(new) });
                 let made = client.answer(client.routing().create_binding(request).await)?.binding;
@@ -184,6 +195,15 @@ impl Bindings {
                 screen.done("removed", &json!({"removed": id}))
             }
         }
+    }
+}
+
+impl NewBinding {
+    /// That a model chooses, if that was said.
+    fn route(&mut self) -> Option<ModelRoute> {
+        let each = self.by_model.take()?;
+        let among = std::mem::take(&mut self.among);
+        Some(ModelRoute { among, each, model: self.chooser.take().unwrap_or_default() })
     }
 }
 
@@ -254,6 +274,7 @@ impl Explain {
                 "session_key": told.session_key,
                 "main_session_key": told.main_session_key,
                 "matched_by": told.matched_by,
+                "by_model": told.by_model.as_ref().map(model_route),
             }),
         )
     }
@@ -272,22 +293,39 @@ struct WrittenRule {
     agent: String,
     #[serde(default)]
     tools: Option<Vec<String>>,
+    #[serde(default)]
+    by_model: Option<WrittenRoute>,
+}
+
+/// That a model chooses, as people write it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct WrittenRoute {
+    among: Vec<String>,
+    each: String,
+    model: Option<String>,
 }
 
 fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
     let rules: Vec<WrittenRule> = serde_json::from_value(given::json(given)?).map_err(|error| {
         Error::Usage(format!(
             "that is no array of rules ({error}): each has an `agent`, and may have `channel`, \
-             `user_id`, `pattern` and `tools`"
+             `user_id`, `pattern`, `tools` and `by_model`"
         ))
     })?;
-    let rule = |WrittenRule { channel, user_id, pattern, agent, tools }| Rule {
+    let route = |WrittenRoute { among, each, model }| ModelRoute {
+        among,
+        each,
+        model: model.unwrap_or_default(),
+    };
+    let rule = |WrittenRule { channel, user_id, pattern, agent, tools, by_model }| Rule {
         channel,
         user_id,
         pattern,
         agent,
         tools_given: tools.is_some(),
         tools: tools.unwrap_or_default(),
+        by_model: by_model.map(route),
     };
     Ok(rules.into_iter().map(rule).collect())
 }
@@ -302,6 +340,15 @@ fn binding(binding: &Binding) -> Value {
         "guild": binding.guild,
         "team": binding.team,
         "agent": binding.agent,
+        "by_model": binding.by_model.as_ref().map(model_route),
+    })
+}
+
+fn model_route(route: &ModelRoute) -> Value {
+    json!({
+        "among": route.among,
+        "each": route.each,
+        "model": (!route.model.is_empty()).then_some(&route.model),
     })
 }
 
@@ -312,6 +359,7 @@ fn rule(rule: &Rule) -> Value {
         "pattern": rule.pattern,
         "agent": rule.agent,
         "tools": rule.tools_given.then_some(&rule.tools),
+        "by_model": rule.by_model.as_ref().map(model_route),
     })
 }
 
@@ -332,6 +380,15 @@ mod tests {
         let rules = vec![
             Rule { agent: "a".to_owned(), pattern: "^!".to_owned(), ..Rule::default() },
             Rule { agent: "b".to_owned(), tools_given: true, ..Rule::default() },
+            Rule {
+                agent: "c".to_owned(),
+                by_model: Some(ModelRoute {
+                    among: vec!["a".to_owned()],
+                    each: "session".to_owned(),
+                    model: "fake:small".to_owned(),
+                }),
+                ..Rule::default()
+            },
         ];
         let printed = Value::Array(rules.iter().map(rule).collect()).to_string();
 

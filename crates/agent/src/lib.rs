@@ -21,6 +21,7 @@
 //! | `context` | what goes into a prompt, in which order? |
 //! | `compact` | what is summarised when it is too long? |
 //! | `recommend` | which skills are worth a look for a message? |
+//! | `route` | which agent answers, where a model says so? |
 
 pub mod bootstrap;
 pub mod bundle;
@@ -32,6 +33,7 @@ mod outcome;
 pub mod policy;
 pub mod prompt;
 pub mod recommend;
+pub mod route;
 mod sought;
 mod step;
 pub mod subagent;

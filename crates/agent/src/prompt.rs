@@ -31,6 +31,7 @@
 //! | 21 | Runtime | dynamic | a runtime |
 //! | 22 | Reactions | dynamic | a level |
 //! | 23 | Reasoning Format | stable | the model marks its reasoning |
+//! | | For This Message | dynamic | a model chose the agent |
 //! | | Subagent or Group Chat Context | dynamic | subagent; group, topic |
 //! | | Instructions for this conversation | dynamic | a program gave some |
 //!
@@ -100,18 +101,19 @@ const LITE: [Stable; 4] = [who::identity, who::instructions, who::safety, files:
 const NONE: [Stable; 1] = [who::identity];
 
 /// Sections 5 to 22 as far as they do, and what follows them.
-const DYNAMIC: [Dynamic; 7] = [
+const DYNAMIC: [Dynamic; 8] = [
     now::recommended,
     now::clock,
     replies::reply_tags,
     replies::messaging,
     now::runtime,
     replies::reactions,
+    now::routed,
     now::context,
 ];
 
 /// What of them the shortest prompt has: the runtime only if the moment has one.
-const LITE_DYNAMIC: [Dynamic; 3] = [now::clock, now::runtime, now::context];
+const LITE_DYNAMIC: [Dynamic; 4] = [now::clock, now::runtime, now::routed, now::context];
 
 /// Builds what the model is told.
 #[must_use]

@@ -27,6 +27,7 @@ pub use score::{
     BASE_CONFIDENCE, Candidate, InvalidWeights, RECENCY_HORIZON, Scoring, Skill, THRESHOLD, USED,
     Use, Weights, shortlist,
 };
+pub(crate) use select::object;
 pub use select::{
     Recommendation, SELECTION_OUTPUT_TOKENS, SELECTION_TEMPERATURE, Shortlist, Unusable,
     prompt_block, selected, selection_chat,

@@ -19,7 +19,8 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             | Note::Flush
             | Note::Flushed
             | Note::Asked
-            | Note::Allowed => false,
+            | Note::Allowed
+            | Note::Routed => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

@@ -63,7 +63,7 @@ pub use node::{KnownNode, NewNode, Node, NodeConnection, NodeSelf};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
-pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
+pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::NodeStanding;

@@ -1,11 +1,14 @@
 //! What a tenant says about who answers whom. How it is applied is the gateway's affair.
 
-use holdfast_types::{AgentId, Peer, PeerKind, account_name};
+use holdfast_types::{AgentId, ModelId, ModelRoute, Peer, PeerKind, RouteEach, account_name};
 use uuid::Uuid;
 
 use crate::{AgentCard, Error, Pattern, agent::check_tools, pattern::compile};
 
 const LONGEST_ID: usize = 256;
+
+/// The most agents that a model chooses among.
+const MOST_AMONG: usize = 99;
 
 /// One binding: messages that match go to that agent (spec RTE-004).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +27,8 @@ pub struct Binding {
     pub team: Option<String>,
     /// Who answers. It may have been deleted since: then the default agent does.
     pub agent: AgentId,
+    /// That a model says who answers; the agent stands in, and the sessions are its.
+    pub by_model: Option<ModelRoute>,
 }
 
 /// A binding to make.
@@ -41,6 +46,19 @@ pub struct NewBinding {
     pub team: Option<String>,
     /// The agent's name or id.
     pub agent: String,
+    /// That a model says who answers.
+    pub by_model: Option<NewModelRoute>,
+}
+
+/// That a model says who answers, as it is given.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewModelRoute {
+    /// Names or ids of those who may be chosen, besides the agent; empty is everybody.
+    pub among: Vec<String>,
+    /// How long a choice holds.
+    pub each: RouteEach,
+    /// The model that chooses, as `provider:id`; `None` is the agent's.
+    pub model: Option<String>,
 }
 
 /// One rule: the first that matches takes a message that no binding gave to anybody (RTE-001, C-52).
@@ -56,6 +74,8 @@ pub struct Rule {
     pub agent: AgentId,
     /// The tools that the turn may use; `None` leaves the agent's own.
     pub tools: Option<Vec<String>>,
+    /// That a model says who answers; the agent stands in, and the sessions are its.
+    pub by_model: Option<ModelRoute>,
 }
 
 /// A rule to set.
@@ -71,6 +91,8 @@ pub struct NewRule {
     pub agent: String,
     /// The tools that the turn may use; `None` leaves the agent's own, an empty list allows none.
     pub tools: Option<Vec<String>>,
+    /// That a model says who answers.
+    pub by_model: Option<NewModelRoute>,
 }
 
 /// That somebody is known by another id on a channel (spec SES-007).
@@ -201,6 +223,7 @@ impl NewBinding {
                 return Err(Error::Invalid("a binding's `peer_kind` needs a `peer_id`".to_owned()));
             }
         }
+        self.by_model = self.by_model.map(NewModelRoute::check).transpose()?;
         self.guild = optional("guild", self.guild)?;
         self.team = optional("team", self.team)?;
         Ok(self)
@@ -229,6 +252,24 @@ impl NewRule {
             compile(pattern)?;
         }
         check_tools(self.tools.as_deref())?;
+        self.by_model = self.by_model.map(NewModelRoute::check).transpose()?;
+        Ok(self)
+    }
+}
+
+impl NewModelRoute {
+    /// Refuses a model that cannot be one, and a longer list than a model would be shown.
+    fn check(mut self) -> Result<Self, Error> {
+        if self.among.len() > MOST_AMONG {
+            return Err(Error::Invalid(format!(
+                "a model chooses among {MOST_AMONG} agents at most, and `among` has {}",
+                self.among.len()
+            )));
+        }
+        self.model = self.model.filter(|model| !model.trim().is_empty());
+        if let Some(model) = &self.model {
+            model.parse::<ModelId>().map_err(|error| Error::Invalid(error.to_string()))?;
+        }
         Ok(self)
     }
 }
@@ -329,5 +370,19 @@ mod tests {
         assert_eq!((binding.channel.as_str(), binding.account.as_str()), ("telegram", "my-bot"));
         assert_eq!(binding.guild, None);
         assert!(NewBinding::default().check().is_err());
+    }
+
+    #[test]
+    fn a_model_that_chooses_is_one_and_chooses_among_few_enough() {
+        let rule = |route| NewRule { by_model: Some(route), ..NewRule::default() };
+        let model = |model: &str| NewModelRoute { model: Some(model.into()), ..Default::default() };
+        let among = |count| NewModelRoute { among: vec!["a".into(); count], ..Default::default() };
+
+        assert_eq!(rule(model(" ")).check().unwrap().by_model, Some(NewModelRoute::default()));
+        assert!(rule(model("fake:small")).check().is_ok());
+        assert!(rule(among(99)).check().is_ok());
+        for wrong in [model("gpt-5"), among(100)] {
+            assert!(matches!(rule(wrong).check(), Err(Error::Invalid(_))));
+        }
     }
 }

@@ -68,6 +68,8 @@ pub enum Note {
     Asked,
     /// A person allowed a call; the text is the call's id.
     Allowed,
+    /// Who answers the turn was chosen; the text is the choice, see [`Choice`](crate::Choice).
+    Routed,
 }
 
 /// Something that happened in a session.

@@ -20,6 +20,7 @@ mod message;
 mod name;
 mod node;
 mod queue;
+mod route;
 mod session_key;
 mod session_settings;
 mod tree_path;
@@ -52,6 +53,7 @@ pub use node::{
     MOST_NODE_COMMAND, MOST_NODE_OUTPUT, NodeCommand, NodeRan, NodeReached, NodeSaid, NodeWish,
 };
 pub use queue::QueueMode;
+pub use route::{Choice, ChosenBy, ModelRoute, RouteEach};
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, StoredFile};
+use crate::{AccountId, ModelRoute, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -140,6 +140,9 @@ pub struct Body {
     /// empty list allows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// That a model says which agent answers, where a binding or a rule of its tenant says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Box<ModelRoute>>,
     /// An event of the mesh (an approval, a timer) and not a person's message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Thinking;
+use crate::{AgentId, Thinking};
 
 /// What differs in a conversation from what its agent is set to. Stored as JSON: fields are only
 /// ever added, with a default.
@@ -18,6 +18,9 @@ pub struct SessionSettings {
     /// The key of its model's provider that it used last, as `provider/key`, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
+    /// Who answered last, where a model chooses among agents; `None` is the session's own agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routed: Option<AgentId>,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! | | tools | files |
 //! |---|---|---|
 //! | every turn | those that its agent's prompt may offer | all |
+//! | one whose agent a model chose | those that it named, if it did | all |
 //! | a subagent's | those it was given; no command where its files are bounded | where it was told |
 //! | while memory is written down | four that read and write files | all to read, `memory` to write |
 
@@ -30,6 +31,7 @@ impl Turn<'_> {
             lists.push(self.tools_without(|name| excluded.iter().any(|one| one == name)));
         }
         lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()));
+        lists.extend(self.routed_tools().cloned());
         if self.is_flushing() {
             lists.push(Self::flush_tools());
         }

@@ -63,6 +63,7 @@ impl Turn<'_> {
             Command::Status => self.status().await?,
             Command::Stop => "Stopped.".to_owned(),
             Command::New => {
+                self.forget_route().await?;
                 let text = "We begin anew. What was said before stays on record.".to_owned();
                 return self.tell(Note::Reset, text).await;
             }

@@ -59,7 +59,8 @@ impl Turn<'_> {
             | Note::Command
             | Note::Reset
             | Note::Asked
-            | Note::Allowed => (Outcome::Failed, "given up"),
+            | Note::Allowed
+            | Note::Routed => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
@@ -130,7 +131,7 @@ impl Turn<'_> {
     /// What is to be seen to once the turn has ended.
     pub(crate) fn look_back(&self, brief: &Arc<Brief>, completed: &Completed) {
         if std::mem::take(&mut self.hold.desk().is_brief_outdated) {
-            self.worker.agents.forget(self.hold.claim.tenant, brief.agent);
+            self.worker.agents.forget(self.hold.claim.tenant, self.agent);
         }
         // A turn that follows at once looks at it again.
         if !completed.again {

@@ -13,6 +13,7 @@
 //! | `take.rs` | one claimed session, from its claim to its rest |
 //! | `turn.rs` | a turn, from step to step |
 //! | `intake.rs` | which messages a turn takes in; pure |
+//! | `route.rs` | turns whose agent a model chooses |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
 //! | `command.rs` | turns that need no model |
 //! | `approvals.rs` | calls that need a person's word |
@@ -86,6 +87,7 @@ mod pool;
 mod prompts;
 mod recall;
 mod reply;
+mod route;
 mod shell;
 mod standing;
 mod studio;

@@ -154,7 +154,8 @@ impl Turn<'_> {
         if with_tools {
             let (registry, allowed) = (self.tools.registry(), self.allowed(brief));
             // Who names an agent's tools wants it to see them; of all there are it sees a few.
-            tools = match brief.tools.as_ref().or(brief.context.include_tools.as_ref()) {
+            let named = brief.tools.as_ref().or(brief.context.include_tools.as_ref());
+            tools = match named.or(self.routed_tools()) {
                 Some(_) => registry.specs(),
                 None => {
                     let sought = sought(self.journal.entries());
@@ -207,7 +208,14 @@ impl Turn<'_> {
         let stable = self.worker.prompts.stable(brief.version, &setting);
         let input = PromptInput {
             setting,
-            moment: Moment { channel, runtime, task, pictures: &self.pictures, ..Moment::at(&now) },
+            moment: Moment {
+                channel,
+                runtime,
+                task,
+                routed: self.routed.as_ref().map(|choice| choice.prompt.as_str()),
+                pictures: &self.pictures,
+                ..Moment::at(&now)
+            },
             journal: self.journal.entries(),
             context_limit: self.context_tokens,
         };

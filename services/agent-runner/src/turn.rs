@@ -16,7 +16,8 @@ use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, 
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
-    AgentId, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target, ToolCall, Wait,
+    AgentId, Choice, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
+    ToolCall, Wait,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -48,6 +49,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) agent: AgentId,
     /// The task, if this is a subagent's session.
     pub(crate) task: Option<Subagent>,
+    /// Who answers and why, where a model chose.
+    pub(crate) routed: Option<Choice>,
     /// The tools that there are, as they were looked up at the last step.
     pub(crate) tools: Arc<Toolbox>,
     /// What was set for this conversation.
@@ -127,6 +130,7 @@ impl<'w> Turn<'w> {
             run: begun.run,
             agent: loaded.agent,
             task,
+            routed: None,
             tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
             // Until it is looked up.
@@ -153,10 +157,9 @@ impl<'w> Turn<'w> {
     }
 
     /// Goes from step to step until the session rests.
-    pub(crate) async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
+    pub(crate) async fn walk(&mut self, home: &Arc<Brief>) -> Result<Completed, Error> {
         let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
-        let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
-        self.context_tokens = self.context_tokens.min(window);
+        let mut answers: Option<Arc<Brief>> = None;
         loop {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);
@@ -167,6 +170,13 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.is_over().await? {
                 return Ok(completed);
             }
+            if answers.is_none() {
+                let Some(found) = self.route(home).await? else { continue };
+                let window = usize::try_from(found.card.context).unwrap_or(usize::MAX);
+                self.context_tokens = self.context_tokens.min(window);
+                answers = Some(found);
+            }
+            let brief = answers.as_deref().unwrap_or(home);
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
             let step = thoughts(self.journal.turn());

@@ -7,6 +7,9 @@
 //! 3. Else the tenant's default agent. It also stands in for an agent that was
 //!    deleted (RTE-006).
 //!
+//! A binding or a rule may leave the choice to a model (RTE-013): it is made by whoever runs the
+//! turn, once the message is stored. The agent that is named has the session, and stands in.
+//!
 //! The session's key is made here of what the platform calls things, and is
 //! never taken from the message: nothing that somebody writes, or names
 //! themselves, reaches a session that is not theirs (RTE-008).
@@ -17,7 +20,7 @@ mod key;
 use std::fmt;
 
 use holdfast_directory::{AgentCard, Routing, Rule};
-use holdfast_types::{InvalidKey, Peer, PeerKind, SessionKey, account_name};
+use holdfast_types::{InvalidKey, ModelRoute, Peer, PeerKind, SessionKey, account_name};
 
 /// What is known of a message from a channel.
 #[derive(Debug, Clone)]
@@ -110,6 +113,8 @@ pub struct Routed {
     pub matched_by: MatchedBy,
     /// The tools that the turn may use, where a rule says so; `None` leaves the agent's own.
     pub tools: Option<Vec<String>>,
+    /// That a model says who answers: then the agent stands in where it does not.
+    pub by_model: Option<ModelRoute>,
 }
 
 /// Says where a message goes.
@@ -118,31 +123,42 @@ pub struct Routed {
 ///
 /// If no key can be made of what the message says, which nothing that was tried has done.
 pub fn route(routing: &Routing, inbound: &Inbound) -> Result<Routed, InvalidKey> {
-    let (agent, matched_by, tools) = choose(routing, inbound);
+    let Chosen { agent, matched_by, tools, by_model } = choose(routing, inbound);
     Ok(Routed {
         key: key::session_key(routing, agent, inbound)?,
         main_key: SessionKey::main(&agent.name),
         agent: agent.clone(),
         matched_by,
         tools,
+        by_model,
     })
 }
 
-fn choose<'r>(
-    routing: &'r Routing,
-    inbound: &Inbound,
-) -> (&'r AgentCard, MatchedBy, Option<Vec<String>>) {
+/// What a binding or a rule says.
+struct Chosen<'r> {
+    agent: &'r AgentCard,
+    matched_by: MatchedBy,
+    tools: Option<Vec<String>>,
+    by_model: Option<ModelRoute>,
+}
+
+fn choose<'r>(routing: &'r Routing, inbound: &Inbound) -> Chosen<'r> {
     if let Some((binding, matched_by)) = cascade::find(routing.bindings(), inbound) {
-        return (routing.agent_or_default(binding.agent), matched_by, None);
+        let agent = routing.agent_or_default(binding.agent);
+        return Chosen { agent, matched_by, tools: None, by_model: binding.by_model.clone() };
     }
     let channel = inbound.channel();
     let found = routing.rules().iter().zip(1..).find(|(rule, _)| matches(rule, &channel, inbound));
     match found {
         Some((rule, place)) => {
             let agent = routing.agent_or_default(rule.agent);
-            (agent, MatchedBy::Rule(place), rule.tools.clone())
+            let (tools, by_model) = (rule.tools.clone(), rule.by_model.clone());
+            Chosen { agent, matched_by: MatchedBy::Rule(place), tools, by_model }
         }
-        None => (routing.default_agent(), MatchedBy::Default, None),
+        None => {
+            let agent = routing.default_agent();
+            Chosen { agent, matched_by: MatchedBy::Default, tools: None, by_model: None }
+        }
     }
 }
 

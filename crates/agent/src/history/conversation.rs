@@ -259,7 +259,12 @@ impl<'j> Reader<'j> {
             }
             // The one in force is told apart, and others have had their time.
             // What came of it is told as the call's result.
-            Note::Summary | Note::Flush | Note::Flushed | Note::Asked | Note::Allowed => return,
+            Note::Summary
+            | Note::Flush
+            | Note::Flushed
+            | Note::Asked
+            | Note::Allowed
+            | Note::Routed => return,
         };
         if ends {
             self.settle();

@@ -247,6 +247,8 @@ pub struct Moment<'a> {
     pub runtime: Option<Runtime<'a>>,
     /// What a subagent was made for.
     pub task: Option<SubagentTask<'a>>,
+    /// What a model has written for this message, where one chose the agent for it; empty is nothing.
+    pub routed: Option<&'a str>,
     /// Pictures of the conversation that were loaded, so that the model sees them.
     pub pictures: &'a [Picture],
 }
@@ -262,6 +264,7 @@ impl<'a> Moment<'a> {
             reactions: None,
             runtime: None,
             task: None,
+            routed: None,
             pictures: &[],
         }
     }

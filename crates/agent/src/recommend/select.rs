@@ -174,7 +174,7 @@ struct Chosen {
 }
 
 /// The JSON object in an answer that has words or a fence around it.
-fn object(answer: &str) -> &str {
+pub(crate) fn object(answer: &str) -> &str {
     match (answer.find('{'), answer.rfind('}')) {
         (Some(start), Some(end)) if start < end => &answer[start..=end],
         _ => answer,

@@ -1,7 +1,8 @@
 //! `control.bindings`.
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, Peer};
+use holdfast_types::{AgentId, ModelRoute, Peer};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{Binding, NewBinding, routing::peer_kind};
@@ -16,6 +17,7 @@ struct Row {
     guild: Option<String>,
     team: Option<String>,
     agent_id: Uuid,
+    by_model: Option<Json<ModelRoute>>,
 }
 
 impl Row {
@@ -29,13 +31,14 @@ impl Row {
             guild: self.guild,
             team: self.team,
             agent: self.agent_id.into(),
+            by_model: self.by_model.map(|route| route.0),
         }
     }
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Binding>> {
-    const SQL: &str = "select binding_id, channel, account, peer_kind, peer_id, guild, team, agent_id \
-                       from control.bindings where tenant_id = $1 order by position, binding_id";
+    const SQL: &str = "select binding_id, channel, account, peer_kind, peer_id, guild, team, agent_id, \
+                       by_model from control.bindings where tenant_id = $1 order by position, binding_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
     Ok(rows.into_iter().map(Row::read).collect())
@@ -46,12 +49,13 @@ pub(crate) async fn insert(
     id: Uuid,
     new: &NewBinding,
     agent: AgentId,
+    by_model: Option<&ModelRoute>,
 ) -> sqlx::Result<Binding> {
     const SQL: &str = "insert into control.bindings (tenant_id, binding_id, channel, account, \
-                       peer_kind, peer_id, guild, team, agent_id) \
-                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+                       peer_kind, peer_id, guild, team, agent_id, by_model) \
+                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) \
                        returning binding_id, channel, account, peer_kind, peer_id, guild, team, \
-                       agent_id";
+                       agent_id, by_model";
     let tenant = tx.tenant().as_uuid();
     let row: Row = sqlx::query_as(SQL)
         .bind(tenant)
@@ -63,6 +67,7 @@ pub(crate) async fn insert(
         .bind(&new.guild)
         .bind(&new.team)
         .bind(agent.as_uuid())
+        .bind(by_model.map(Json))
         .fetch_one(tx.conn())
         .await?;
     Ok(row.read())

@@ -3,12 +3,12 @@
 use std::{sync::Arc, time::Instant};
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::{AgentId, ModelRoute, TenantId};
 use uuid::Uuid;
 
 use super::check_room;
 use crate::{
-    Actor, Binding, Directory, Error, Identity, NewBinding, NewRule, Routing, Rule,
+    Actor, Binding, Directory, Error, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule,
     routing::{Wanted, channel, id},
     store,
 };
@@ -77,7 +77,9 @@ impl Directory {
             )));
         }
         check_room("bindings", i64::try_from(have.len()).unwrap_or(i64::MAX), MOST_BINDINGS)?;
-        let binding = store::bindings::insert(&mut tx, Uuid::now_v7(), &new, agent).await?;
+        let route = find_route(&mut tx, new.by_model.as_ref()).await?;
+        let id = Uuid::now_v7();
+        let binding = store::bindings::insert(&mut tx, id, &new, agent, route.as_ref()).await?;
         store::audit::record(&mut tx, actor, "binding.create", binding.id).await?;
         tx.commit().await?;
         self.routings.forget(&tenant);
@@ -138,7 +140,8 @@ impl Directory {
         store::rules::delete_all(&mut tx).await?;
         for (position, rule) in (0..).zip(&rules) {
             let agent = find_agent(&mut tx, &rule.agent).await?;
-            store::rules::insert(&mut tx, position, rule, agent).await?;
+            let route = find_route(&mut tx, rule.by_model.as_ref()).await?;
+            store::rules::insert(&mut tx, position, rule, agent, route.as_ref()).await?;
         }
         store::audit::record(&mut tx, actor, "rules.put", count).await?;
         tx.commit().await?;
@@ -203,6 +206,21 @@ impl Directory {
         self.routings.forget(&tenant);
         Ok(())
     }
+}
+
+async fn find_route(
+    tx: &mut TenantTx,
+    new: Option<&NewModelRoute>,
+) -> Result<Option<ModelRoute>, Error> {
+    let Some(new) = new else { return Ok(None) };
+    let mut among = Vec::with_capacity(new.among.len());
+    for name in &new.among {
+        let agent = find_agent(tx, name).await?;
+        if !among.contains(&agent) {
+            among.push(agent);
+        }
+    }
+    Ok(Some(ModelRoute { among, each: new.each, model: new.model.clone() }))
 }
 
 async fn find_agent(tx: &mut TenantTx, name_or_id: &str) -> Result<AgentId, Error> {

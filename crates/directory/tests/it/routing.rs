@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use holdfast_directory::{Error, Identity, NewAgent, NewBinding, NewRule};
-use holdfast_types::{Peer, PeerKind};
+use holdfast_directory::{Error, Identity, NewAgent, NewBinding, NewModelRoute, NewRule};
+use holdfast_types::{ModelRoute, Peer, PeerKind, RouteEach};
 
 use crate::world::{BY, World, agent};
 
@@ -143,4 +143,43 @@ async fn an_agent_that_changes_gets_a_new_version_and_keeps_its_id() {
     assert_eq!(world.directory.agent(tenant.id, "trainer").await.unwrap(), changed);
     assert_eq!(world.directory.agent_by_id(tenant.id, old.id).await.unwrap(), changed);
     assert!(world.directory.agent(tenant.id, "coach").await.is_err());
+}
+
+#[tokio::test]
+async fn a_model_chooses_among_agents_of_the_tenant_only() {
+    let world = World::new().await;
+    let (tenant, _) = world.tenant("acme").await;
+    let (other, _) = world.tenant("other").await;
+    let coach = world.agent(tenant.id, "coach").await;
+    let theirs = world.agent(other.id, "spy").await;
+    let among = |names: &[&str]| NewModelRoute {
+        among: names.iter().map(|&name| name.to_owned()).collect(),
+        each: RouteEach::Session,
+        model: Some("fake:small".into()),
+    };
+    let id = coach.id.to_string();
+    let bound = NewBinding { by_model: Some(among(&["coach", &id])), ..binding("7", "main") };
+    let ruled = NewRule { by_model: Some(NewModelRoute::default()), ..rule("x", "main") };
+
+    let made = world.directory.create_binding(tenant.id, BY, bound).await.unwrap();
+    world.directory.put_rules(tenant.id, BY, vec![ruled, rule("y", "main")]).await.unwrap();
+
+    let expected = ModelRoute {
+        among: vec![coach.id],
+        each: RouteEach::Session,
+        model: Some("fake:small".into()),
+    };
+    assert_eq!(made.by_model, Some(expected));
+    let routing = world.directory.routing(tenant.id).await.unwrap();
+    assert_eq!(routing.bindings(), [made]);
+    let stored: Vec<_> = routing.rules().iter().map(|rule| rule.by_model.clone()).collect();
+    assert_eq!(stored, [Some(ModelRoute::default()), None]);
+    for name in ["spy", &theirs.id.to_string()] {
+        let bound = NewBinding { by_model: Some(among(&[name])), ..binding("8", "main") };
+        let ruled = NewRule { by_model: Some(among(&[name])), ..rule("x", "main") };
+        let refused = world.directory.create_binding(tenant.id, BY, bound).await;
+        assert!(matches!(refused, Err(Error::NotFound { .. })), "{refused:?}");
+        let refused = world.directory.put_rules(tenant.id, BY, vec![ruled]).await;
+        assert!(matches!(refused, Err(Error::NotFound { .. })), "{refused:?}");
+    }
 }

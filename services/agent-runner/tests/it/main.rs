@@ -28,6 +28,7 @@ mod media;
 mod outages;
 mod policy;
 mod queueing;
+mod routed;
 mod shell;
 mod studio;
 mod subagents;

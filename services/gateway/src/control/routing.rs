@@ -1,6 +1,6 @@
 //! `Routing`: bindings, rules, identities, and where a message would go.
 
-use holdfast_directory::{Binding, Identity, NewBinding, NewRule, Rule};
+use holdfast_directory::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Rule};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, CreateBindingRequest, CreateBindingResponse, DeleteBindingRequest,
@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
     ListIdentitiesResponse, ListRulesRequest, ListRulesResponse, PutIdentityRequest,
     PutIdentityResponse, PutRulesRequest, PutRulesResponse, routing_server::Routing as Service,
 };
-use holdfast_types::{Peer, PeerKind};
+use holdfast_types::{ModelRoute, Peer, PeerKind, RouteEach};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
@@ -94,7 +94,7 @@ impl Service for Routing {
     ) -> Result<Response<PutRulesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
-        let rules = request.rules.into_iter().map(new_rule).collect();
+        let rules = request.rules.into_iter().map(new_rule).collect::<Result<_, _>>()?;
 
         let put = self.0.directory.put_rules(caller.tenant, actor(&caller), rules).await;
 
@@ -158,12 +158,14 @@ impl Service for Routing {
 
         let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
         let routed = route(&routing, &inbound).map_err(Error::from)?;
+        let names = self.0.agent_names(caller.tenant).await?;
 
         Ok(Response::new(ExplainResponse {
             agent: routed.agent.name.to_string(),
             session_key: routed.key.to_string(),
             main_session_key: routed.main_key.to_string(),
             matched_by: routed.matched_by.to_string(),
+            by_model: routed.by_model.map(|route| route_of(route, &names)),
         }))
     }
 }
@@ -175,19 +177,44 @@ fn new_binding(binding: pb::Binding) -> Result<NewBinding, Error> {
         account: binding.account,
         guild: some(binding.guild),
         team: some(binding.team),
+        by_model: binding.by_model.map(new_route).transpose()?,
         agent: binding.agent,
     })
 }
 
-fn new_rule(rule: pb::Rule) -> NewRule {
+fn new_rule(rule: pb::Rule) -> Result<NewRule, Error> {
     // Tools that are named are meant, whatever the flag says.
     let given = rule.tools_given || !rule.tools.is_empty();
-    NewRule {
+    Ok(NewRule {
+        by_model: rule.by_model.map(new_route).transpose()?,
         channel: some(rule.channel),
         user_id: some(rule.user_id),
         pattern: some(rule.pattern),
         agent: rule.agent,
         tools: given.then_some(rule.tools),
+    })
+}
+
+fn new_route(route: pb::ModelRoute) -> Result<NewModelRoute, Error> {
+    let each = match route.each.trim() {
+        "" | "message" => RouteEach::Message,
+        "session" => RouteEach::Session,
+        other => {
+            return Err(Error::Unknown {
+                field: "by_model.each",
+                given: other.chars().take(80).collect(),
+                wanted: "message or session",
+            });
+        }
+    };
+    Ok(NewModelRoute { among: route.among, each, model: some(route.model) })
+}
+
+fn route_of(route: ModelRoute, names: &AgentNames) -> pb::ModelRoute {
+    pb::ModelRoute {
+        among: route.among.into_iter().map(|agent| names.of(agent)).collect(),
+        each: route.each.as_str().to_owned(),
+        model: route.model.unwrap_or_default(),
     }
 }
 
@@ -238,6 +265,7 @@ fn binding_of(binding: Binding, names: &AgentNames) -> pb::Binding {
         guild: binding.guild.unwrap_or_default(),
         team: binding.team.unwrap_or_default(),
         agent: names.of(binding.agent),
+        by_model: binding.by_model.map(|route| route_of(route, names)),
     }
 }
 
@@ -249,6 +277,7 @@ fn rule_of(rule: Rule, names: &AgentNames) -> pb::Rule {
         agent: names.of(rule.agent),
         tools_given: rule.tools.is_some(),
         tools: rule.tools.unwrap_or_default(),
+        by_model: rule.by_model.map(|route| route_of(route, names)),
     }
 }
 
@@ -272,7 +301,7 @@ mod tests {
     fn a_rule_says_whether_it_has_tools() {
         let rule = |tools: &[&str], tools_given| {
             let tools = tools.iter().map(|&tool| tool.to_owned()).collect();
-            new_rule(pb::Rule { tools, tools_given, ..Default::default() }).tools
+            new_rule(pb::Rule { tools, tools_given, ..Default::default() }).unwrap().tools
         };
 
         assert_eq!(rule(&[], false), None);

@@ -120,7 +120,7 @@ impl Ingest {
             label: None,
             source: Source::Channel(account),
             idem_key,
-            body: Body { tools: routed.tools, ..body },
+            body: Body { tools: routed.tools, route: routed.by_model.map(Box::new), ..body },
             target: Some(target),
             mode: agent.settings.queue_mode,
             debounce: debounce(&agent),

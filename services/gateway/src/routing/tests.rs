@@ -2,7 +2,8 @@
 
 use holdfast_directory::{AgentCard, Binding, Identity, Pattern, Routing, Rule, Settings};
 use holdfast_types::{
-    AgentId, AgentName, DmScope, GroupScope, Peer, PeerKind, SessionKey, SessionKind,
+    AgentId, AgentName, DmScope, GroupScope, ModelRoute, Peer, PeerKind, RouteEach, SessionKey,
+    SessionKind,
 };
 use proptest::prelude::*;
 use uuid::Uuid;
@@ -40,11 +41,13 @@ fn binding(agent: &str) -> Binding {
         guild: None,
         team: None,
         agent: card(agent).id,
+        by_model: None,
     }
 }
 
 fn rule(agent: &str) -> Rule {
-    Rule { channel: None, user_id: None, pattern: None, agent: card(agent).id, tools: None }
+    let agent = card(agent).id;
+    Rule { channel: None, user_id: None, pattern: None, agent, tools: None, by_model: None }
 }
 
 fn inbound() -> Inbound {
@@ -423,4 +426,25 @@ proptest! {
 
         prop_assert_eq!(key(&a) == key(&b), a.trim() == b.trim());
     }
+}
+
+#[test]
+fn a_model_is_to_choose_where_what_matches_says_so_and_the_agent_has_the_session() {
+    let route = |each| Some(ModelRoute { each, ..ModelRoute::default() });
+    let bound = Binding { by_model: route(RouteEach::Session), ..binding("coach") };
+    let bound = Binding { account: "*".into(), ..bound };
+    let ruled = Rule { by_model: route(RouteEach::Message), ..rule("other") };
+
+    let by_binding = route_of(&routing(vec![bound], Vec::new()));
+    let by_rule = route_of(&routing(Vec::new(), vec![ruled]));
+    let by_nothing = route_of(&routing(Vec::new(), Vec::new()));
+
+    assert_eq!(by_binding.by_model, route(RouteEach::Session));
+    assert_eq!(by_rule.by_model, route(RouteEach::Message));
+    assert!(by_rule.key.as_str().starts_with("agent:other:"), "{}", by_rule.key);
+    assert_eq!(by_nothing.by_model, None);
+}
+
+fn route_of(routing: &Routing) -> Routed {
+    route(routing, &inbound()).unwrap()
 }

@@ -2,12 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use holdfast_directory::{Actor, TenantChanges, TenantState};
+use holdfast_directory::{Actor, NewAgent, NewModelRoute, NewRule, TenantChanges, TenantState};
 use holdfast_grpc::{CONTEXT, Signer};
 use holdfast_proto::gateway::v1::{
     AcceptRequest, AcceptResponse, MessageAttachment, ingest_client::IngestClient,
 };
-use holdfast_types::{AccountId, Entry, TenantId};
+use holdfast_types::{AccountId, AgentName, Entry, ModelRoute, RouteEach, TenantId};
 use tonic::{Code, Request, Status};
 
 use crate::world::{MESH, World, done};
@@ -187,4 +187,43 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
             None
         ]
     );
+}
+
+#[tokio::test]
+async fn that_a_model_is_to_choose_is_stored_with_the_message_and_waits_for_nobody() {
+    let world = World::start().await.unwrap();
+    let coach =
+        NewAgent { name: AgentName::new("coach"), description: "d".into(), ..Default::default() };
+    let coach = world.directory.create_agent(world.anna.id, Actor::Operator, coach).await.unwrap();
+    let route = NewModelRoute {
+        among: vec!["coach".into()],
+        each: RouteEach::Session,
+        model: Some("demo:demo".into()),
+    };
+    let rule = NewRule { agent: "main".into(), by_model: Some(route), ..NewRule::default() };
+    world.directory.put_rules(world.anna.id, Actor::Operator, vec![rule]).await.unwrap();
+
+    let first = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+    world.directory.put_rules(world.anna.id, Actor::Operator, Vec::new()).await.unwrap();
+    // What the rules say by now makes it no other message.
+    let again = accept(&world, world.anna.id, arrival("hi")).await.unwrap();
+
+    assert_eq!(first.agent, "main");
+    assert!(again.duplicate && again.message_id == first.message_id);
+    let session = first.session_id.parse().unwrap();
+    let view = world.sessions.session(world.anna.id, session).await.unwrap();
+    assert_eq!(view.key, "agent:main:dm:telegram:42");
+    let events = world.follow(&world.anna, &first.message_id).await.unwrap();
+    assert_eq!(done(&events).text, "echo: hi");
+    let entries = world.sessions.history(world.anna.id, session, 9, None).await.unwrap();
+    let heard = entries.into_iter().find_map(|view| match view.entry {
+        Entry::Heard { body, .. } => body.route.map(|route| *route),
+        _ => None,
+    });
+    let expected = ModelRoute {
+        among: vec![coach.id],
+        each: RouteEach::Session,
+        model: Some("demo:demo".into()),
+    };
+    assert_eq!(heard, Some(expected));
 }
