@@ -55,11 +55,7 @@ impl McpTool {
 
 impl Dynamic for McpTool {
     fn spec(&self) -> ToolSpec {
-        let spec = self.tool.spec(&self.name);
-        let said = clean(spec.description.trim());
-        // Who says what it does is told in the line that a search shows.
-        let description = format!("[MCP server {}] {said}", self.link.name());
-        ToolSpec { description, input: cleaned(spec.input), ..spec }
+        specified(self.link.name(), self.tool.spec(&self.name))
     }
 
     fn effect(&self) -> Effect {
@@ -72,6 +68,15 @@ impl Dynamic for McpTool {
     fn call(&self, call: Call, input: Value) -> Making<'_> {
         Box::pin(self.make(call, input))
     }
+}
+
+/// What a tool is for, as its server says it: a stranger's words, without what hides or reorders
+/// text.
+fn specified(server: &str, spec: ToolSpec) -> ToolSpec {
+    let said = clean(spec.description.trim());
+    // Who says what it does is told in the line that a search shows.
+    let description = format!("[MCP server {server}] {said}");
+    ToolSpec { description, input: cleaned(spec.input), ..spec }
 }
 
 /// An answer as the model is shown it: a stranger's words, marked, and pictures beside them.
@@ -136,6 +141,20 @@ mod tests {
         assert!(told.contains("no such file"), "{told}");
         let empty = shown("k", "x", Answer::default()).unwrap();
         assert_eq!(empty.for_llm, "x answered with nothing");
+    }
+
+    #[test]
+    fn what_a_server_says_of_its_tool_hides_nothing() {
+        let spec = ToolSpec {
+            name: "mcp_x_read".to_owned(),
+            description: " reads\u{200b}\u{e0041} it\u{202e} ".to_owned(),
+            input: json!({ "title": "a\u{202e}" }),
+        };
+
+        let shown = specified("x", spec);
+
+        assert_eq!(shown.description, "[MCP server x] reads it");
+        assert_eq!(shown.input, json!({ "title": "a" }));
     }
 
     #[test]

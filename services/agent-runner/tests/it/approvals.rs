@@ -372,6 +372,28 @@ async fn a_word_in_the_conversation_lets_the_call_through_and_is_answered_with_t
 }
 
 #[tokio::test]
+async fn what_waits_in_one_conversation_is_not_decided_in_another() -> anyhow::Result<()> {
+    let (world, launch) = (World::start().await?, Launch::default());
+    launches(&world, &["rocket"]);
+    let _runner = runner(&world, &launch).await?;
+    let sent = world.say("s", "go").await?;
+    let asked = waiting(&world, 1).await?;
+    rests(&world, &sent).await?;
+    let slug = asked[0].id.slug();
+
+    let word = by_key(&world, &format!("/approve {slug}"));
+    let elsewhere = NewMessage { key: world.message("t", "").key, ..word };
+    let elsewhere = world.send(elsewhere).await?;
+
+    let told = world.text(&elsewhere).await?;
+    assert_eq!(told, format!("There is no approval `{slug}` here."));
+    let record = world.sessions.approval(world.tenant, &slug).await?;
+    assert_eq!(record.state, ApprovalState::Pending);
+    assert_eq!(launch.made(), Vec::<String>::new());
+    Ok(())
+}
+
+#[tokio::test]
 async fn no_part_of_the_mesh_approves_what_a_model_asks_for() -> anyhow::Result<()> {
     let (world, launch) = (World::start().await?, Launch::default());
     launches(&world, &["rocket"]);

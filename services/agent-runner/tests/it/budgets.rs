@@ -106,6 +106,37 @@ async fn money_is_counted_by_the_catalogue_and_recorded_with_each_run() -> anyho
 }
 
 #[tokio::test]
+async fn what_a_summary_uses_in_a_turn_is_charged_too() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.card(1_000).await?;
+    world.tokens(1_000_000).await?;
+    let usage = Usage { prompt: 900, cached: 0, completion: 100 };
+    let long = "much ".repeat(6_000);
+    world.model.answer(move |request| {
+        let is_summary = request.body.to_string().contains("conversation summarizer");
+        let said = match (is_summary, request.last_user_text() == "and now?") {
+            (true, _) => "They spoke much.",
+            (false, true) => "well",
+            (false, false) => long.as_str(),
+        };
+        Reply::text(said).usage(usage)
+    });
+    let mut config = world.config();
+    config.runner.context_tokens = 20_000;
+    config.runner.summaries = 0;
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    for text in ["tell me much", "more", "and now?"] {
+        world.ask("s", text).await?;
+    }
+
+    let asked = i64::try_from(world.model.count())?;
+    assert!(asked > 3, "nothing was summarised");
+    assert_eq!(world.number("select tokens from session.spending").await?, asked * 1_000);
+    Ok(())
+}
+
+#[tokio::test]
 async fn sessions_at_once_on_two_runners_use_no_more_than_there_is() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.card(1_000).await?;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use holdfast_pg::Pools;
 use holdfast_session::{SubagentFilter, SubagentOutcome};
 use holdfast_testkit::{Reply, model::Request};
+use holdfast_workspace::{Base, By, Edit, Workspaces};
 
 use crate::world::World;
 
@@ -70,6 +72,27 @@ async fn a_subagent_has_the_tools_of_its_bundle_and_no_others() -> anyhow::Resul
 }
 
 #[tokio::test]
+async fn a_subagent_has_no_tool_that_the_message_it_is_for_left_out() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(script(r#"{"task":"TASK","wait":true}"#, |asked| {
+        match asked.tool_results().as_slice() {
+            [] => Reply::call("b", "write", r#"{"path":"x.txt","content":"x"}"#),
+            _ => Reply::text("tried"),
+        }
+    }));
+    let _runner = world.runner().await?;
+    let mut narrow = world.message("s", "go");
+    narrow.body.tools = Some(vec!["read".to_owned(), "sessions_spawn".to_owned()]);
+
+    let sent = world.send(narrow).await?;
+    world.text(&sent).await?;
+
+    assert!(first_result(&world).contains("not one of yours"), "{}", first_result(&world));
+    assert_eq!(world.file("x.txt").await?, None);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_bundle_that_there_is_not_is_refused_with_those_that_there_are() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.model.answer(script(r#"{"task":"TASK","bundle":"god"}"#, |_| Reply::text("x")));
@@ -85,6 +108,11 @@ async fn a_bundle_that_there_is_not_is_refused_with_those_that_there_are() -> an
 #[tokio::test]
 async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<()> {
     let world = World::start().await?;
+    let files = Workspaces::new(Pools::lazy(&world.config().database, "test")?);
+    let secret =
+        Edit::Put { path: "secret.txt".parse()?, content: b"s3cret".to_vec(), base: Base::Absent };
+    let by = By::author("test", "for the test");
+    files.commit(world.tenant, world.agent.id, &by, vec![secret]).await?;
     let spawn = r#"{"task":"TASK","read":["docs"],"write":["out/"],"wait":true}"#;
     world.model.answer(script(spawn, |asked| match asked.tool_results().as_slice() {
         [] => Reply::calls([
@@ -117,7 +145,8 @@ async fn a_subagent_looks_and_writes_only_where_it_was_told() -> anyhow::Result<
     assert_eq!(world.file("out/a.txt").await?.as_deref(), Some("x"));
     assert_eq!(world.file("docs/a.txt").await?, None);
     let listed = told.split("f: ").nth(1).unwrap_or_default();
-    assert!(listed.contains("out/a.txt") && !listed.contains("SOUL.md"), "{told}");
+    assert!(listed.contains("out/a.txt") && !listed.contains("secret.txt"), "{told}");
+    assert!(!told.contains("s3cret"), "{told}");
     Ok(())
 }
 

@@ -38,9 +38,18 @@ async fn calendar() -> anyhow::Result<(SocketAddr, Events)> {
 }
 
 async fn connect(world: &World, at: SocketAddr, used_by: &str) -> anyhow::Result<()> {
+    connect_as("home", world, at, used_by).await
+}
+
+async fn connect_as(
+    name: &str,
+    world: &World,
+    at: SocketAddr,
+    used_by: &str,
+) -> anyhow::Result<()> {
     let settings = json!({ "url": format!("http://{at}/cal/"), "user": "" });
     let new = NewConnection {
-        name: "home".to_owned(),
+        name: name.to_owned(),
         to: Connected::read(ConnectionKind::Caldav, settings)?,
         agent: None,
         used_by: used_by.parse()?,
@@ -126,6 +135,26 @@ async fn a_person_s_calendar_is_there_in_that_person_s_conversation() -> anyhow:
     assert!(anna[1].starts_with("The event was made"), "{anna:?}");
     assert!(ben[1].contains("not one of yours"), "{ben:?}");
     assert_eq!(events.lock().unwrap_or_else(PoisonError::into_inner).len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_calendar_that_is_not_theirs_is_not_theirs_by_its_name_either() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (at, events) = calendar().await?;
+    connect(&world, at, "owner").await?;
+    connect_as("shared", &world, at, "everyone").await?;
+    let _runner = runner(&world, at).await?;
+    let make = json!({
+        "action": "create", "title": "Lunch", "start": "2026-12-01T12:00:00Z", "connection": "home",
+    });
+    world.model.queue([Reply::call("a", "calendar", make.to_string()), Reply::text("done")]);
+
+    let stranger = world.say("s", "lunch?").await?;
+    let stranger = returned(&world, &stranger).await?;
+
+    assert!(stranger[0].contains("no such `connection`; there are: shared"), "{stranger:?}");
+    assert!(events.lock().unwrap_or_else(PoisonError::into_inner).is_empty());
     Ok(())
 }
 

@@ -400,6 +400,30 @@ async fn what_is_the_owners_alone_is_not_there_for_others() -> anyhow::Result<()
 }
 
 #[tokio::test]
+async fn a_subagent_whose_files_are_bounded_has_no_commands() -> anyhow::Result<()> {
+    const TASK: &str = "do your part";
+    let world = World::start().await?;
+    let _runner = world.runner_with(walled(&world), |app| app).await?;
+    world.model.answer(|asked| {
+        let is_part = asked.last_user_text() == TASK;
+        match (is_part, asked.tool_results().as_slice()) {
+            (true, []) => exec("echo free > SOUL.md; cat SOUL.md"),
+            (false, []) => {
+                let spawn = json!({ "task": TASK, "read": ["docs"], "wait": true });
+                Reply::call("s", "sessions_spawn", spawn.to_string())
+            }
+            (_, results) => Reply::text(results[0].1.clone()),
+        }
+    });
+
+    let told = world.ask("s", "go").await?;
+
+    assert!(told.contains("not one of yours"), "{told}");
+    assert!(!told.contains("free"), "{told}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;

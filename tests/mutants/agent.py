@@ -1,0 +1,923 @@
+"""The promises of the agent: what takes each of them away, and the tests that must see it.
+
+Each is a list of (file, text, replacement) and a list of (package, target, test); a target is `lib`
+or the name of a test binary.
+"""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    """What is changed, and who must notice."""
+
+    changes: list[tuple[str, str, str]]
+    tests: list[tuple[str, str, str]]
+
+
+RUNNER = "services/agent-runner/src/"
+SESSION = "crates/session/src/"
+DIRECTORY = "crates/directory/src/"
+TOOLS = "crates/tools/src/"
+AGENT = "crates/agent/src/"
+SANDBOX = "crates/sandbox/src/"
+GATEWAY = "services/gateway/src/"
+
+MUTANTS = {
+    # What was approved is not compared with what is called.
+    "approval-hash": Mutant(
+        [
+            (
+                RUNNER + "approvals/judge.rs",
+                "let same = approved.as_deref() == Some(subject_hash(&wanted.subject).as_slice());",
+                "let same = approved.is_some();",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::a_call_that_changed_since_it_was_approved_is_not_made"),
+        ],
+    ),
+    # To allow once is to allow always.
+    "approval-once": Mutant(
+        [
+            (
+                SESSION + "approvals/resolve.rs",
+                "if verdict == Verdict::Always {",
+                "if verdict != Verdict::Deny {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::an_approval_is_for_one_call_and_the_next_asks_anew"),
+        ],
+    ),
+    # In a group anybody may decide.
+    "approval-who": Mutant(
+        [
+            (
+                RUNNER + "approvals/words.rs",
+                "Ok(own.is_some_and(|own| own.allow_list().names_id(id)))",
+                "Ok(own.is_some_and(|own| own.allow_list().names_id(id) || !id.is_empty()))",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::in_a_group_only_whom_the_owner_named_may_decide"),
+        ],
+    ),
+    # In a shared main conversation anybody may decide.
+    "approval-main": Mutant(
+        [
+            (
+                RUNNER + "approvals/words.rs",
+                "SessionKind::Main if self.asked_by(id, approval) =>",
+                "SessionKind::Main if self.asked_by(id, approval) || !id.is_empty() =>",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::in_a_direct_conversation_its_user_decides"),
+        ],
+    ),
+    # The mesh may approve what a model asks for.
+    "approval-mesh": Mutant(
+        [
+            (
+                RUNNER + "approvals/words.rs",
+                "let Some(person) = Person::of(row) else {",
+                "let Some(person) = Person::of(row).or_else(|| Some(Person::Key(KeyId::generate()))) else {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::no_part_of_the_mesh_approves_what_a_model_asks_for"),
+        ],
+    ),
+    # What ran out may still be decided.
+    "approval-late": Mutant(
+        [
+            (
+                SESSION + "approvals/resolve.rs",
+                "if found.state != ApprovalState::Pending {",
+                "if found.state != ApprovalState::Pending && found.state != ApprovalState::Expired {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::what_nobody_answers_in_time_is_denied_though_nobody_is_there"),
+        ],
+    ),
+    # The calls of any conversation can be named.
+    "approval-family": Mutant(
+        [
+            (
+                SESSION + "approvals.rs",
+                "session_id in (select id from family)\n",
+                "(session_id in (select id from family) or true)\n",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "approvals::what_waits_in_one_conversation_is_not_decided_in_another"),
+        ],
+    ),
+    # The owner's connections are there for everybody.
+    "connection-whose": Mutant(
+        [
+            (
+                RUNNER + "connections.rs",
+                "UsedBy::Owner => is_owners(kind, audience),",
+                "UsedBy::Owner => is_owners(kind, audience) || true,",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "connections::tests::a_connection_is_there_for_those_whom_it_is_for"),
+            ("agent-runner", "it", "connected::the_owner_s_calendar_is_there_for_the_owner_and_for_no_stranger"),
+        ],
+    ),
+    # A person's connections are there for everybody.
+    "connection-person": Mutant(
+        [
+            (
+                RUNNER + "connections.rs",
+                "UsedBy::Person(person) => is_of(kind, key, person),",
+                "UsedBy::Person(person) => is_of(kind, key, person) || true,",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "connected::a_person_s_calendar_is_there_in_that_person_s_conversation"),
+        ],
+    ),
+    # A connection is opened by its name, whomever it is for.
+    "connection-open": Mutant(
+        [
+            (
+                RUNNER + "connections.rs",
+                "if !self.desk(call)?.iter().any(|(usable, _)| usable == name) {",
+                "if !self.desk(call)?.iter().any(|(usable, _)| usable == name) && name.is_empty() {",
+            ),
+            (
+                TOOLS + "connected/mod.rs",
+                ".find(|usable| *usable == named.trim())",
+                ".find(|usable| *usable == named.trim() || !usable.is_empty())",
+            ),
+            (
+                TOOLS + "connected/mod.rs",
+                "match connections.open(call, name).await? {",
+                "match connections.open(call, named.unwrap_or(name)).await? {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "connected::a_calendar_that_is_not_theirs_is_not_theirs_by_its_name_either"),
+        ],
+    ),
+    # An agent has the connections of others.
+    "connection-agent": Mutant(
+        [
+            (
+                DIRECTORY + "store/connections.rs",
+                "(agent_id is null or agent_id = $2)",
+                "(agent_id is null or agent_id = $2 or true)",
+            ),
+        ],
+        [
+            ("holdfast-directory", "it", "connections::an_agent_has_its_own_and_those_of_all_and_they_go_with_it"),
+        ],
+    ),
+    # A connection's secret may be opened as another's.
+    "seal-field": Mutant(
+        [
+            (
+                DIRECTORY + "seal.rs",
+                "context(self.tenant, \"connection-secret\", name.as_bytes())",
+                "context(self.tenant, \"connection-secret\", &name.as_bytes()[..0])",
+            ),
+        ],
+        [
+            ("holdfast-directory", "lib", "seal::tests::no_two_things_that_are_sealed_open_in_each_others_place"),
+        ],
+    ),
+    # A secret may be opened by another tenant.
+    "seal-tenant": Mutant(
+        [
+            (
+                DIRECTORY + "seal.rs",
+                "    [b\"holdfast\\0\", tenant.as_uuid().as_bytes().as_slice(), field.as_bytes(), b\"\\0\", row].concat()",
+                "    { let _ = tenant; [b\"holdfast\\0\".as_slice(), field.as_bytes(), b\"\\0\", row].concat() }",
+            ),
+        ],
+        [
+            ("holdfast-directory", "lib", "seal::tests::the_same_key_does_not_open_another_tenants_value"),
+        ],
+    ),
+    # A summary stands for what was said since it was planned.
+    "summary-since": Mutant(
+        [
+            (
+                SESSION + "summary.rs",
+                "summary.keeps.saturating_add(since)",
+                "summary.keeps.saturating_add(since.min(0))",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "summarising::a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on"),
+        ],
+    ),
+    # A summary is stored though the conversation began anew.
+    "summary-stale": Mutant(
+        [
+            (
+                SESSION + "summary.rs",
+                "let Some((next, false)) = looked else {",
+                "let Some((next, false)) = looked.map(|(next, _)| (next, false)) else {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "summarising::a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on"),
+        ],
+    ),
+    # A summary is stored in the midst of a turn.
+    "summary-busy": Mutant(
+        [
+            (
+                SESSION + "summary.rs",
+                "and state in ('WAIT', 'WAIT_FOR_MSG', 'WAIT_FOR_EVENT')",
+                "and state <> ''",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "summarising::a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on"),
+        ],
+    ),
+    # What a summary stands for is deleted.
+    "summary-originals": Mutant(
+        [
+            (
+                SESSION + "summary.rs",
+                "            written as (\n                insert into session.entries",
+                "            gone as (\n                delete from session.entries e using held\n                where e.tenant_id = $1 and e.session_id = $2 and e.seq < $3 - 1),\n            written as (\n                insert into session.entries",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "summarising::after_more_than_twenty_messages_the_older_ones_are_summarised_once"),
+        ],
+    ),
+    # A summary may end between a call and its result.
+    "compact-pairs": Mutant(
+        [
+            (
+                AGENT + "history/conversation.rs",
+                "            self.push(None, ChatMessage::Tool { call, output, failed });",
+                "            self.push(Some(self.start + self.messages.len()), ChatMessage::Tool { call, output, failed });",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "compact::tests::a_call_is_kept_with_its_results_or_not_at_all"),
+        ],
+    ),
+    # A subagent that is waited for is announced too.
+    "chain-awaited": Mutant(
+        [
+            (
+                SESSION + "subagents.rs",
+                "else coalesce(a.awaited_until < clock_timestamp(), true) end)",
+                "else true end)",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::an_answer_that_is_waited_for_is_told_in_the_turn_and_not_again"),
+        ],
+    ),
+    # What a call was told is announced again.
+    "chain-heard": Mutant(
+        [
+            (
+                SESSION + "subagents.rs",
+                "if !heard && let Some(message)",
+                "if (heard || !heard) && let Some(message)",
+            ),
+        ],
+        [
+            ("holdfast-session", "it", "subagents::one_that_is_waited_for_is_announced_only_where_the_call_has_not_heard_of_its_end"),
+        ],
+    ),
+    # A subagent thinks as often as it likes.
+    "subagent-steps": Mutant(
+        [
+            (
+                RUNNER + "subagents.rs",
+                "if task.max_steps.is_some_and(|most| steps >= most) {",
+                "if task.max_steps.is_some_and(|most| steps >= most) && steps < 0 {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "subagents::a_task_that_uses_up_what_it_may_is_said_to_have_failed"),
+        ],
+    ),
+    # A subagent uses as many tokens as it likes.
+    "subagent-tokens": Mutant(
+        [
+            (
+                RUNNER + "subagents.rs",
+                "} else if task.max_tokens.is_some_and(|most| tokens >= most) {",
+                "} else if task.max_tokens.is_some_and(|most| tokens >= most) && tokens < 0 {",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "subagents::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
+        ],
+    ),
+    # A subagent takes as long as it likes.
+    "subagent-time": Mutant(
+        [
+            (
+                RUNNER + "subagents.rs",
+                "} else if task.left.is_zero() {",
+                "} else if task.left.is_zero() && tokens < 0 {",
+            ),
+            (
+                SESSION + "subagents.rs",
+                "if ended.outcome != Some(SubagentOutcome::Timeout) {",
+                "if ended.outcome != Some(SubagentOutcome::Timeout) || ended.outcome.is_some() {",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "subagents::tests::what_is_used_up_is_said_and_at_the_limit_not_after_it"),
+            ("holdfast-session", "it", "subagents::one_that_takes_too_long_is_said_to_and_ends"),
+        ],
+    ),
+    # A subagent makes subagents.
+    "subagent-depth": Mutant(
+        [
+            (
+                AGENT + "policy/view.rs",
+                "if depth >= compiled.spawn_depth {",
+                "if depth >= compiled.spawn_depth && depth == 255 {",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "policy::tests::layers::a_subagent_spawns_none_even_where_the_list_is_lifted"),
+        ],
+    ),
+    # A conversation has as many subagents at once as it likes.
+    "subagent-children": Mutant(
+        [
+            (
+                SESSION + "subagents.rs",
+                "if running >= new.most {",
+                "if running >= new.most && running < 0 {",
+            ),
+        ],
+        [
+            ("holdfast-session", "it", "subagents::no_more_run_at_once_than_may_and_other_tenants_see_none"),
+        ],
+    ),
+    # A subagent writes wherever it likes.
+    "subagent-scope-write": Mutant(
+        [
+            (
+                RUNNER + "files.rs",
+                "if !scope.may_write(path) {",
+                "if !scope.may_write(path) && path.is_empty() {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::a_subagent_looks_and_writes_only_where_it_was_told"),
+        ],
+    ),
+    # A subagent reads wherever it likes.
+    "subagent-scope-read": Mutant(
+        [
+            (
+                RUNNER + "files.rs",
+                "match scope.may_read(path) {",
+                "match scope.may_read(path) || !path.is_empty() {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::a_subagent_looks_and_writes_only_where_it_was_told"),
+        ],
+    ),
+    # A subagent lists what it may not read.
+    "subagent-scope-list": Mutant(
+        [
+            (
+                RUNNER + "files.rs",
+                "&& scope.may_read(file.path.as_str())",
+                "&& (scope.may_read(file.path.as_str()) || file.size < u64::MAX)",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::a_subagent_looks_and_writes_only_where_it_was_told"),
+        ],
+    ),
+    # A bounded subagent has commands.
+    "subagent-scope-exec": Mutant(
+        [
+            (
+                RUNNER + "bounds.rs",
+                "if self.scope().is_bounded() {",
+                "if self.scope().is_bounded() && lists.len() > 1_000 {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_subagent_whose_files_are_bounded_has_no_commands"),
+        ],
+    ),
+    # A subagent has more tools than it was given.
+    "subagent-tools": Mutant(
+        [
+            (
+                RUNNER + "bounds.rs",
+                "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()));",
+                "lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()).filter(Vec::is_empty));",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::a_subagent_has_the_tools_of_its_bundle_and_no_others"),
+        ],
+    ),
+    # A subagent is given tools that its parent's turn has not.
+    "subagent-parent-tools": Mutant(
+        [
+            (
+                RUNNER + "subagents.rs",
+                "for list in self.narrowed(call)? {",
+                "for list in self.narrowed(call)?.into_iter().take(0).collect::<Vec<_>>() {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "bundles::a_subagent_has_no_tool_that_the_message_it_is_for_left_out"),
+        ],
+    ),
+    # The policy is not asked again at the call.
+    "policy-call": Mutant(
+        [
+            (
+                RUNNER + "call.rs",
+                "        self.check(brief, call).await?;",
+                "        ();",
+            ),
+            (
+                RUNNER + "call.rs",
+                "            allowed: self.allowed(brief),\n            cancelled",
+                "            allowed: Allowed::by(|_| true),\n            cancelled",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "policy::a_denied_tool_is_not_offered_and_a_call_of_it_is_refused_counted_and_recorded"),
+            ("agent-runner", "it", "mcp::a_server_s_tools_obey_the_policy_when_they_are_offered_and_when_they_are_called"),
+        ],
+    ),
+    # What the policy refuses at the call is told, and not recorded.
+    "policy-record": Mutant(
+        [
+            (
+                RUNNER + "call.rs",
+                "        self.check(brief, call).await?;\n        let registry",
+                "        drop(self.check(brief, call));\n        let registry",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "policy::a_denied_tool_is_not_offered_and_a_call_of_it_is_refused_counted_and_recorded"),
+        ],
+    ),
+    # What the policy denies is offered.
+    "policy-offer": Mutant(
+        [
+            (
+                RUNNER + "think.rs",
+                "tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));",
+                "tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name) || !tool.name.is_empty());",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "policy::a_denied_tool_is_not_offered_and_a_call_of_it_is_refused_counted_and_recorded"),
+        ],
+    ),
+    # A guest who joins in has the owner's tools.
+    "policy-owner": Mutant(
+        [
+            (
+                RUNNER + "standing.rs",
+                "false => who.is_owner(),",
+                "false => who.is_owner() || !who.roles.is_empty(),",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "policy::what_a_guest_says_into_an_owners_turn_takes_the_owners_tools_away"),
+        ],
+    ),
+    # Whoever is only quoted counts as a speaker.
+    "policy-quoted": Mutant(
+        [
+            (
+                RUNNER + "standing.rs",
+                "Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),",
+                "Entry::Heard { body, .. } if (body.silent || !body.silent) => body.author.as_ref(),",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "standing::tests::whoever_is_only_quoted_does_not_speak"),
+        ],
+    ),
+    # An agent has the servers of others.
+    "mcp-agent": Mutant(
+        [
+            (
+                RUNNER + "mcp.rs",
+                ".filter(|open| open.server.is_for(agent))",
+                ".filter(|open| open.server.is_for(agent) || !open.server.name.is_empty())",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "mcp::an_agent_that_may_not_use_a_server_does_not_see_it"),
+        ],
+    ),
+    # A server's answer is not marked as a stranger's.
+    "mcp-answer": Mutant(
+        [
+            (
+                RUNNER + "mcp/tool.rs",
+                "        false => untrusted(key, from, &texts.join(\"\\n\"), MOST_SHOWN),",
+                "        false => texts.join(\"\\n\"),",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "mcp::tool::tests::an_answer_is_marked_as_a_strangers_and_pictures_go_beside_it"),
+            ("agent-runner", "it", "mcp::a_server_s_tool_is_found_described_and_called_and_its_answer_is_marked"),
+        ],
+    ),
+    # A server's description may hide text.
+    "mcp-hidden": Mutant(
+        [
+            (
+                RUNNER + "mcp/tool.rs",
+                "let said = clean(spec.description.trim());",
+                "let said = spec.description.trim().to_owned();",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "mcp::tool::tests::what_a_server_says_of_its_tool_hides_nothing"),
+        ],
+    ),
+    # A server's schema may hide text.
+    "mcp-schema": Mutant(
+        [
+            (
+                RUNNER + "mcp/tool.rs",
+                "ToolSpec { description, input: cleaned(spec.input), ..spec }",
+                "ToolSpec { description, input: spec.input, ..spec }",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "mcp::tool::tests::what_a_server_says_of_its_tool_hides_nothing"),
+        ],
+    ),
+    # A server's tool that says nothing is believed to read only.
+    "mcp-effect": Mutant(
+        [
+            (
+                RUNNER + "mcp/tool.rs",
+                "        match self.tool.reads {\n            true => Effect::Reads,",
+                "        match self.tool.reads || !self.name.is_empty() {\n            true => Effect::Reads,",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "mcp::what_a_tool_says_that_it_does_decides_how_it_is_recorded"),
+        ],
+    ),
+    # A key is shown what it may not use.
+    "mcp-door-shown": Mutant(
+        [
+            (
+                GATEWAY + "mcp.rs",
+                "|(scope, _): &(Scope, Offered)| require(who, *scope).is_ok();",
+                "|(scope, _): &(Scope, Offered)| require(who, *scope).is_ok() || true;",
+            ),
+        ],
+        [
+            ("gateway", "it", "mcp::a_key_is_shown_what_its_scopes_reach_and_may_do_no_more"),
+        ],
+    ),
+    # What a command changed is not kept with its run.
+    "exec-run": Mutant(
+        [
+            (
+                RUNNER + "shell.rs",
+                "            run: Some(call.run),\n            ..By::author(call.agent_name.as_str(), &format!(\"exec:",
+                "            run: Some(call.run).filter(|_| line.script.is_empty()),\n            ..By::author(call.agent_name.as_str(), &format!(\"exec:",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_command_runs_and_what_it_changes_is_kept_with_its_author_its_run_and_its_reason"),
+        ],
+    ),
+    # What a command changed is not kept before its end is told.
+    "exec-keep": Mutant(
+        [
+            (
+                RUNNER + "shell.rs",
+                "let kept = running.keep(ended).await;",
+                "let kept = holdfast_tools::Kept::default();",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_command_runs_and_what_it_changes_is_kept_with_its_author_its_run_and_its_reason"),
+        ],
+    ),
+    # What runs behind a deleted session runs on.
+    "exec-orphan": Mutant(
+        [
+            (
+                RUNNER + "shell/behind.rs",
+                "            self.end_orphans().await;",
+                "            ();",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::what_runs_behind_a_session_ends_once_that_is_deleted"),
+        ],
+    ),
+    # A runner that stops leaves what runs behind.
+    "exec-stop": Mutant(
+        [
+            (
+                RUNNER + "shell/behind.rs",
+                "            drop(self.0.processes.stop(owner, job.id).await);\n            if timeout",
+                "            ();\n            if timeout",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did"),
+        ],
+    ),
+    # A command has the network without asking.
+    "exec-network": Mutant(
+        [
+            (
+                SANDBOX + "bubblewrap/args.rs",
+                "Network::Off => self.add([&\"--unshare-net\"]),",
+                "Network::Off => (),",
+            ),
+        ],
+        [
+            ("holdfast-sandbox", "it", "network::neither_other_machines_nor_names_are_reached"),
+        ],
+    ),
+    # Nobody is asked about the network.
+    "exec-network-asked": Mutant(
+        [
+            (
+                RUNNER + "shell.rs",
+                "command.network = if line.network {",
+                "command.network = if line.network || !line.script.is_empty() {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_command_sees_no_environment_and_no_place_of_the_mesh"),
+        ],
+    ),
+    # A command sees what is its owner's alone.
+    "exec-hidden": Mutant(
+        [
+            (
+                RUNNER + "shell/folders.rs",
+                ".hiding(move |path| !sight.sees(path.as_str()))",
+                ".hiding(move |path| !sight.sees(path.as_str()) && path.as_str().is_empty())",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::what_is_the_owners_alone_is_not_there_for_others"),
+        ],
+    ),
+    # A command of a stranger's changes what makes the agent.
+    "exec-protected": Mutant(
+        [
+            (
+                RUNNER + "shell/keep.rs",
+                ".partition(|edit| sight.may_change(edit.path().as_str()))",
+                ".partition(|edit| sight.may_change(edit.path().as_str()) || !edit.path().as_str().is_empty())",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::what_is_the_owners_alone_is_not_there_for_others"),
+        ],
+    ),
+    # A process is found by another session.
+    "exec-owner": Mutant(
+        [
+            (
+                RUNNER + "shell/jobs.rs",
+                "        self.all().get(&owner)?.jobs.iter().find(|job| job.id == id).cloned()",
+                "        self.all().values().flat_map(|known| known.jobs.iter()).find(|job| job.id == id && owner.tenant == owner.tenant).cloned()",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "shell::a_session_of_another_agent_sees_neither_files_nor_processes"),
+        ],
+    ),
+    # Nothing is set aside before the call.
+    "budget-reserve": Mutant(
+        [
+            (
+                RUNNER + "budget.rs",
+                "let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);",
+                "let others = { let _ = others; vec![Amount::default(); names.len()] };",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "budgets::sessions_at_once_on_two_runners_use_no_more_than_there_is"),
+        ],
+    ),
+    # No budget is looked at before the call.
+    "budget-asked": Mutant(
+        [
+            (
+                RUNNER + "think.rs",
+                "if let Some(why) = self.reserve(brief, &mut request).await? {",
+                "if let Some(why) = self.reserve(brief, &mut request).await?.filter(String::is_empty) {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "budgets::sessions_at_once_on_two_runners_use_no_more_than_there_is"),
+        ],
+    ),
+    # What was used is not written down.
+    "budget-settle": Mutant(
+        [
+            (
+                SESSION + "spending.rs",
+                "if self.budgets.is_empty() || self.charge == Charge::default() {",
+                "if self.budgets.is_empty() || self.charge == Charge::default() || self.charge != Charge::default() {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "budgets::a_spent_budget_is_told_before_the_model_is_asked_and_renews_with_the_day"),
+        ],
+    ),
+    # An answer may be longer than what is left.
+    "budget-short": Mutant(
+        [
+            (
+                RUNNER + "budget.rs",
+                "request.max_output = u32::try_from(output).ok();",
+                "request.max_output = request.max_output;",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "budgets::an_answer_is_kept_as_short_as_what_is_left"),
+        ],
+    ),
+    # Summaries are charged to nobody.
+    "budget-summary": Mutant(
+        [
+            (
+                RUNNER + "journal.rs",
+                "        self.charge(Charge { tokens, micros: ledger.micros(model, usage) });",
+                "        self.charge(Charge { tokens: tokens.min(0), micros: ledger.micros(model, usage).min(0) });",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "budgets::what_a_summary_uses_in_a_turn_is_charged_too"),
+        ],
+    ),
+    # Where a name leads is not checked.
+    "web-dns": Mutant(
+        [
+            (
+                TOOLS + "web/guard.rs",
+                "if is_guarded && !found.iter().all(|address| is_public(*address)) {",
+                "if is_guarded && !found.iter().all(|address| is_public(*address)) && found.is_empty() {",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "web::guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
+        ],
+    ),
+    # One public address is enough.
+    "web-dns-any": Mutant(
+        [
+            (
+                TOOLS + "web/guard.rs",
+                "if is_guarded && !found.iter().all(|address| is_public(*address)) {",
+                "if is_guarded && !found.iter().any(|address| is_public(*address)) {",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "web::guard::tests::a_name_that_is_rebound_is_checked_for_each_connection"),
+        ],
+    ),
+    # A redirect is followed without a look.
+    "web-redirect": Mutant(
+        [
+            (
+                TOOLS + "web/guard.rs",
+                ".redirect(Policy::none())",
+                ".redirect(Policy::limited(5))",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "web::fetch::tests::no_redirect_leads_to_where_one_may_not_go"),
+        ],
+    ),
+    # An address without a name is not checked.
+    "web-address": Mutant(
+        [
+            (
+                TOOLS + "web/guard.rs",
+                "Ok(address) if !is_public(address) =>",
+                "Ok(address) if !is_public(address) && is_public(address) =>",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "web::guard::tests::addresses_that_need_no_resolving_are_checked_however_they_are_written"),
+        ],
+    ),
+    # A page reaches what a fetch may not.
+    "browser-proxy": Mutant(
+        [
+            (
+                TOOLS + "web/guard.rs",
+                "if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) {",
+                "if !self.is_listed(&listed, port) && !found.iter().all(|address| is_public(*address)) && found.is_empty() {",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "browser::tests::no_page_reaches_what_may_not_be_fetched"),
+            ("holdfast-tools", "lib", "connected::email::tests::a_mail_server_that_is_not_on_the_internet_is_refused"),
+        ],
+    ),
+    # A page is gone to by its address without a look.
+    "browser-address": Mutant(
+        [
+            (
+                TOOLS + "browser.rs",
+                "        self.guard.client(&url).map_err(refused)?;",
+                "        return Ok(url.to_string());",
+            ),
+        ],
+        [
+            ("holdfast-tools", "lib", "browser::tests::no_page_reaches_what_may_not_be_fetched"),
+        ],
+    ),
+    # MEMORY.md is there in a group.
+    "memory-group": Mutant(
+        [
+            (
+                AGENT + "bootstrap.rs",
+                "        | SessionKind::Cron => false,\n    };\n    match name",
+                "        | SessionKind::Cron => matches!(audience, Audience::Owner) || matches!(kind, SessionKind::Group),\n    };\n    match name",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "bootstrap::tests::groups_topics_and_the_shared_session_never_load_memory_heartbeat_or_bootstrap"),
+        ],
+    ),
+    # MEMORY.md is there for a stranger.
+    "memory-stranger": Mutant(
+        [
+            (
+                AGENT + "bootstrap.rs",
+                "        | SessionKind::Work => matches!(audience, Audience::Owner),",
+                "        | SessionKind::Work => matches!(audience, Audience::Owner | Audience::Others),",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "bootstrap::tests::a_direct_conversation_loads_memory_only_for_the_owner"),
+            ("agent-runner", "it", "policy::an_owner_s_direct_conversation_sees_the_private_notes_and_a_strangers_does_not"),
+        ],
+    ),
+    # A stranger's direct conversation is the owner's.
+    "memory-audience": Mutant(
+        [
+            (
+                AGENT + "policy/people.rs",
+                "        SessionKind::Dm => now.is_owner() && always.is_owner(),",
+                "        SessionKind::Dm => now.is_owner() || always.is_owner() || !now.is_owner(),",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "policy::an_owner_s_direct_conversation_sees_the_private_notes_and_a_strangers_does_not"),
+        ],
+    ),
+    # What others said before is forgotten.
+    "memory-always": Mutant(
+        [
+            (
+                AGENT + "policy/people.rs",
+                "            DmScope::Main => now.is_owner() && always.is_owner(),",
+                "            DmScope::Main => now.is_owner(),",
+            ),
+        ],
+        [
+            ("holdfast-agent", "lib", "policy::people::tests::the_main_session_is_its_owner_s_and_a_direct_one_is_if_only_owners_spoke_in_it"),
+        ],
+    ),
+    # The notes of memory/ are there for all.
+    "memory-notes": Mutant(
+        [
+            (
+                RUNNER + "files.rs",
+                "None if is_note(path) => may_load(kind, audience, BootstrapName::Memory),",
+                "None if is_note(path) && path.is_empty() => may_load(kind, audience, BootstrapName::Memory),",
+            ),
+        ],
+        [
+            ("agent-runner", "lib", "files::tests::what_was_noted_for_the_owner_is_not_there_for_others"),
+        ],
+    ),
+}
