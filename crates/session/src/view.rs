@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{
     AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, State, Target, TenantId,
     Usage,
@@ -208,10 +209,6 @@ impl Sessions {
         tenant: TenantId,
         run: RunId,
     ) -> Result<(RunView, Vec<EntryView>), Error> {
-        const ENTRIES: &str = "
-            select seq, run_id, body, created_at from session.entries
-            where tenant_id = $1 and session_id = $2 and run_id = $3
-            order by seq limit 1000";
         const RUN: &str = run!("r.run_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
         let row: Option<RunRow> = sqlx::query_as(RUN)
@@ -222,14 +219,9 @@ impl Sessions {
         let Some(row) = row else {
             return Err(Error::NotFound { what: "run", name: run.to_string() });
         };
-        let entries: Vec<EntryRow> = sqlx::query_as(ENTRIES)
-            .bind(tenant.as_uuid())
-            .bind(row.session_id)
-            .bind(run.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
+        let entries = entries_of(&mut tx, row.session_id.into(), run).await?;
         tx.commit().await?;
-        Ok((row.into(), entries.into_iter().map(EntryView::from).collect()))
+        Ok((row.into(), entries))
     }
 
     /// How a message stands, and its answer if it has one.
@@ -313,6 +305,26 @@ impl Sessions {
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
         Ok(Counts { sessions, deliveries, waiting, oldest_wait, dead })
     }
+}
+
+/// What happened in a turn, as far as it is stored.
+pub(crate) async fn entries_of(
+    tx: &mut TenantTx,
+    session: SessionId,
+    run: RunId,
+) -> Result<Vec<EntryView>, Error> {
+    const SQL: &str = "
+        select seq, run_id, body, created_at from session.entries
+        where tenant_id = $1 and session_id = $2 and run_id = $3
+        order by seq limit 1000";
+    let tenant = tx.tenant();
+    let entries: Vec<EntryRow> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(run.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(entries.into_iter().map(EntryView::from).collect())
 }
 
 #[derive(FromRow)]

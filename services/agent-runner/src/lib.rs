@@ -14,9 +14,11 @@
 //! | `turn.rs` | a turn, from step to step |
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
-//! | `command.rs` | turns that need no model |
+//! | `command.rs`, `dials.rs` | turns that need no model; how turns are answered |
+//! | `telling.rs` | calls and thoughts, told to those who asked for it |
 //! | `approvals.rs` | calls that need a person's word |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
+//! | `shorten.rs` | the same because somebody asks for it |
 //! | `flush.rs` | writing memory down before that |
 //! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
 //! | `summaries.rs` | summarising long conversations beside the turns |
@@ -62,6 +64,7 @@ mod compaction;
 mod config;
 mod connections;
 mod deltas;
+mod dials;
 mod error;
 mod fail;
 mod files;
@@ -83,11 +86,13 @@ mod pool;
 mod prompts;
 mod reply;
 mod shell;
+mod shorten;
 mod standing;
 mod studio;
 mod subagents;
 mod summaries;
 mod take;
+mod telling;
 mod think;
 mod trouble;
 mod turn;

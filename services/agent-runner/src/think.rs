@@ -8,9 +8,9 @@ use holdfast_agent::{
     prompt::{Channel, Moment, PromptMode, Runtime, Setting},
     subagent::SubagentTask,
 };
-use holdfast_llm::{Model as _, OnDelta, Request};
+use holdfast_llm::{By, Model as _, OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{ContextOptions, Entry, Reply, SessionKind, Strategy};
+use holdfast_types::{ContextOptions, Entry, Reasoning, Reply, SessionKind, Strategy, Thinking};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,8 @@ impl Turn<'_> {
             Asked::Spent(why) => return self.fail(&Failure::Spent(&why)).await.map(Some),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
-        let Reply { text, mut calls, usage, model, carry, .. } = reply;
+        let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
+        self.tell_thinking(&thinking);
         if !with_tools && !text.trim().is_empty() {
             // It was told to answer and did; what it asks for besides is not on offer.
             calls.clear();
@@ -118,6 +119,7 @@ impl Turn<'_> {
         let model = brief.chain.asking(self.settings.profile.clone());
         let cancelled = CancellationToken::new();
         let began = Instant::now();
+        self.stream.show(self.reasoning());
         let stream = &self.stream;
         let mut take = |delta| stream.take(delta);
         let on_delta: OnDelta<'_> = &mut take;
@@ -163,6 +165,8 @@ impl Turn<'_> {
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
         let audience = self.audience(brief);
+        let (dials, thinking) = (self.dials(), self.thinking());
+        let marks = brief.card.thinking.by == By::Marks && thinking != Thinking::Off;
         let setting = Setting {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
@@ -171,6 +175,7 @@ impl Turn<'_> {
             workspace: Some(WORKSPACE),
             mode: mode(self.kind, brief.context.strategy),
             memory: brief.context.include_memory,
+            marks_reasoning: marks,
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
@@ -179,7 +184,6 @@ impl Turn<'_> {
             capabilities: &[],
         });
         let model = brief.model_id.to_string();
-        let thinking = self.settings.thinking.unwrap_or_default();
         let runtime = Some(Runtime {
             host: "runner",
             os: env::consts::OS,
@@ -187,6 +191,7 @@ impl Turn<'_> {
             version: env!("CARGO_PKG_VERSION"),
             model: &model,
             thinking: thinking.as_str(),
+            elevated: dials.elevated.map(|_| self.elevated().as_str()),
         });
         let runtime = runtime.filter(|_| tells_runtime(&brief.context));
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
@@ -209,6 +214,7 @@ impl Turn<'_> {
             cache_key: Some(brief.agent.to_string()),
             card: Some(Arc::clone(&brief.card)),
             thinking,
+            shows_thinking: self.reasoning() != Reasoning::Off,
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }

@@ -16,7 +16,8 @@ use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, 
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
-    AgentId, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target, ToolCall, Wait,
+    AgentId, Command, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
+    ToolCall, Wait,
 };
 use jiff::Timestamp;
 use tokio::time::Instant;
@@ -161,7 +162,9 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);
             }
-            if let Some(command) = self.command() {
+            if let Some(command) = self.command()
+                && !matches!(command, Command::Compact(_))
+            {
                 return self.obey(command).await;
             }
             if let Some(completed) = self.is_over().await? {
@@ -169,6 +172,9 @@ impl<'w> Turn<'w> {
             }
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
+            if let Some(completed) = self.shorten(brief).await? {
+                return Ok(completed);
+            }
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
             let effect = |name: &str| self.tools.effect(name);

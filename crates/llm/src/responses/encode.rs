@@ -43,6 +43,9 @@ pub(super) fn encode(request: &Request) -> Value {
         if let Some(effort) = effort(request.thinking, card) {
             body["reasoning"] = json!({ "effort": effort });
         }
+        if request.shows_thinking && request.thinking != holdfast_types::Thinking::Off {
+            body["reasoning"]["summary"] = "auto".into();
+        }
     }
     if let Some(most) = request.max_output {
         body["max_output_tokens"] = most.into();

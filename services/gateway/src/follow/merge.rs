@@ -162,6 +162,14 @@ impl Merge {
                 }
                 _ => return,
             },
+            // It is shown and no part of the answer: what is lost of it is lost.
+            DeltaBody::Thought { text } => match &mut self.step {
+                Some(step) => {
+                    step.fresh = false;
+                    What::Thought(text)
+                }
+                None => return,
+            },
             DeltaBody::ToolStarted { call, tool } => What::ToolStarted { call, tool },
             DeltaBody::ToolEnded { call, failed } => What::ToolEnded { call, failed },
             DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {

@@ -45,6 +45,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: "They want tea, grün.".into(),
             calls: vec![
                 call("toolu_01T1x", "recall", r#"{"query": "tea"}"#),
                 call("toolu_02T2x", "session_status", "{}"),

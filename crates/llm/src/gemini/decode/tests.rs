@@ -39,6 +39,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         Reply {
             text: "Grüße, 語 there".into(),
             // One has an id, the other gets one.
+            thinking: String::new(),
             calls: vec![call("fc-1", r#"{"query":"tea"}"#), call("call_2", r#"{"query":"grün"}"#)],
             usage: Usage { input: 120, cached: 64, output: 37 },
             model: "gemini:gemini-3.8-flash".into(),

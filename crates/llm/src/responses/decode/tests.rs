@@ -44,6 +44,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: String::new(),
             calls: vec![
                 call("call_a", "recall", r#"{"query":"tea"}"#),
                 call("call_b", "session_status", "{}"),
