@@ -32,7 +32,7 @@ pub struct SessionFilter {
 macro_rules! session {
     ($which:literal) => {
         concat!(
-            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
+            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.summary, l.state, l.paused,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
                      where a.tenant_id = s.tenant_id and a.session_id = s.session_id
@@ -335,6 +335,7 @@ struct SessionRow {
     agent_id: Uuid,
     parent_id: Option<Uuid>,
     label: String,
+    summary: String,
     state: String,
     paused: Option<String>,
     waiting: i64,
@@ -357,6 +358,7 @@ impl From<SessionRow> for SessionView {
             agent: row.agent_id.into(),
             parent: row.parent_id.map(SessionId::from),
             label: row.label,
+            summary: row.summary,
             state: State::parse(&row.state).unwrap_or(State::Wait),
             paused: row.paused,
             waiting: row.waiting,

@@ -25,6 +25,7 @@
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
+//! | `quoting.rs` | which message an answer quotes |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `media.rs` | pictures and files: kept, shown, sent |
@@ -84,6 +85,7 @@ mod outgoing;
 mod policies;
 mod pool;
 mod prompts;
+mod quoting;
 mod reply;
 mod shell;
 mod shorten;

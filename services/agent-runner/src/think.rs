@@ -8,6 +8,7 @@ use holdfast_agent::{
     prompt::{Channel, Moment, PromptMode, Runtime, Setting},
     subagent::SubagentTask,
 };
+use holdfast_directory::channel;
 use holdfast_llm::{By, Model as _, OnDelta, Request};
 use holdfast_session::Completed;
 use holdfast_types::{ContextOptions, Entry, Reasoning, Reply, SessionKind, Strategy, Thinking};
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::Brief, error::Error, fail, intake::Intake, reply::Failure, turn::Turn, turn::thoughts,
+    agents::Brief, error::Error, fail, intake::Intake, quoting, reply::Failure, turn::Turn,
+    turn::thoughts,
 };
 
 /// What came of asking.
@@ -99,6 +101,11 @@ impl Turn<'_> {
         let asks = !calls.is_empty();
         // A provider wants it back with the results: without calls there are none.
         let carry = carry.filter(|_| asks);
+        let (text, quote) = match asks {
+            true => (text, None),
+            false => quoting::split(&text),
+        };
+        self.quote = quote;
         let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
             self.read_aloud(brief, &thought).await?;
@@ -181,7 +188,7 @@ impl Turn<'_> {
         let channel = place.as_ref().map(|place| Channel {
             name: &place.channel,
             actions: &[],
-            capabilities: &[],
+            capabilities: channel::capabilities(&place.channel),
         });
         let model = brief.model_id.to_string();
         let runtime = Some(Runtime {

@@ -34,6 +34,7 @@ use crate::{
     journal::Journal,
     mcp::{self, Look},
     media::Aloud,
+    quoting::Quote,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -73,6 +74,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) clock: Clock,
     /// What is set aside for the answer that is being written.
     pub(crate) reserved: Option<Reserved>,
+    /// The message that the answer quotes.
+    pub(crate) quote: Option<Quote>,
     /// The answer as it is sent, where it asked to be spoken.
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
@@ -147,6 +150,7 @@ impl<'w> Turn<'w> {
             clock,
             reserved: None,
             aloud: None,
+            quote: None,
             pictures: Vec::new(),
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),

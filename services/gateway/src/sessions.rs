@@ -64,8 +64,8 @@ impl Service for Handler {
         let last = sessions.last().filter(|_| more);
         let next_page_token = last.map(|last| page_token(last.id)).unwrap_or_default();
         let now = Timestamp::now();
-        let sessions =
-            sessions.into_iter().map(|session| convert::session(session, &names, now)).collect();
+        let listed = |session| convert::listed(convert::session(session, &names, now));
+        let sessions = sessions.into_iter().map(listed).collect();
         Ok(Response::new(ListSessionsResponse { sessions, next_page_token }))
     }
 

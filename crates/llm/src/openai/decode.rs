@@ -292,6 +292,30 @@ mod tests {
     }
 
     #[test]
+    fn thinking_is_told_from_text_however_the_server_sends_it() {
+        let said = |deltas: &[Value]| {
+            let last = json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] });
+            let chunks = deltas
+                .iter()
+                .map(|delta| json!({ "choices": [{ "index": 0, "delta": delta }] }))
+                .chain([last]);
+            let stream: String = chunks.map(|value| format!("data: {value}\n\n")).collect();
+            let (deltas, reply) = decode(&[stream.as_bytes()]);
+            let reply = reply.unwrap();
+            (deltas, reply.thinking, reply.text)
+        };
+        let told = [Delta::Thought("hm".into()), Delta::Text("Yes.".into())];
+
+        for field in ["reasoning_content", "reasoning"] {
+            let (deltas, thinking, text) = said(&[json!({ field: "hm" }), json!({ "content": "Yes." })]);
+            assert_eq!((deltas.as_slice(), thinking.as_str(), text.as_str()), (&told[..], "hm", "Yes."));
+        }
+        let pieces = ["<th", "ink>hm</thi", "nk>\n\n<final>Yes.", "</fin", "al>\n"];
+        let (deltas, thinking, text) = said(&pieces.map(|text| json!({ "content": text })));
+        assert_eq!((deltas.as_slice(), thinking.as_str(), text.as_str()), (&told[..], "hm", "Yes."));
+    }
+
+    #[test]
     fn a_stream_that_ends_early_broke_off_unless_the_reply_was_whole() {
         let finished = RECORDED.find(r#""finish_reason":"tool_calls""#).unwrap();
         let finished = finished + RECORDED[finished..].find("\n\n").unwrap() + 2;

@@ -140,10 +140,22 @@ impl Shared {
             }
             "getWebhookInfo" => Ok(json!({"url": bot.webhook_url(),
                 "has_custom_certificate": false, "pending_update_count": bot.pending()})),
-            "sendMessage" | "editMessageText" | "editMessageReplyMarkup" | "deleteMessage" | "sendChatAction"
-            | "setMessageReaction" | "pinChatMessage" | "unpinChatMessage" | "sendPoll"
-            | "createForumTopic" | "sendPhoto" | "sendDocument" | "sendVoice" | "sendAudio"
-            | "sendAnimation" | "sendVideo" => {
+            "sendMessage"
+            | "editMessageText"
+            | "editMessageReplyMarkup"
+            | "deleteMessage"
+            | "sendChatAction"
+            | "setMessageReaction"
+            | "pinChatMessage"
+            | "unpinChatMessage"
+            | "sendPoll"
+            | "createForumTopic"
+            | "sendPhoto"
+            | "sendDocument"
+            | "sendVoice"
+            | "sendAudio"
+            | "sendAnimation"
+            | "sendVideo" => {
                 let fault = self.faults.take();
                 if let Some(fault) = &fault {
                     before(fault, cut)?;

@@ -96,7 +96,9 @@ async fn what_is_told_of_a_call_is_sent_before_the_call_is_over() -> anyhow::Res
     world.model.queue([Reply::call("a", "agents_list", "{}"), Reply::text("done")]);
 
     let sent = world.send(from(&world, "member", "/verbose on who is there?")).await?;
-    world.until("it is told", async || told(&world).await.is_ok_and(|told| told.len() == 2)).await?;
+    world
+        .until("it is told", async || told(&world).await.is_ok_and(|told| told.len() == 2))
+        .await?;
     let open = world.sessions.answer(world.tenant, sent.message).await?;
 
     assert_eq!(open.outcome, None);
@@ -149,8 +151,7 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
     let input = json!({ "command": "echo out" }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
     let sent = world.send(from(world, role, text)).await?;
-    let all =
-        ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
+    let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 5 };
     let pending = async || world.sessions.approvals(world.tenant, all).await;
     let is_settled = async || {
         let answer = world.sessions.answer(world.tenant, sent.message).await;

@@ -3,8 +3,9 @@
 
 use futures::StreamExt as _;
 use holdfast_proto::gateway::v1::{
-    Decision, GetRunRequest, GetSessionRequest, ListApprovalsRequest, ListRunsRequest, ResolveApprovalRequest,
-    approvals_client::ApprovalsClient, run_event::Event, sessions_client::SessionsClient,
+    Decision, GetRunRequest, GetSessionRequest, ListApprovalsRequest, ListRunsRequest,
+    ResolveApprovalRequest, approvals_client::ApprovalsClient, run_event::Event,
+    sessions_client::SessionsClient,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Request, transport::Channel};

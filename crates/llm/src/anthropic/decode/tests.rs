@@ -73,6 +73,8 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         deltas,
         [
+            Delta::Thought("They want tea".into()),
+            Delta::Thought(", grün.".into()),
             Delta::Text("Grüße, 語 ".into()),
             Delta::Text("there".into()),
             Delta::ToolCallStarted { id: "toolu_01T1x".into(), name: "recall".into() },

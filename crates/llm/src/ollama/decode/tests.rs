@@ -56,6 +56,8 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         deltas,
         [
+            Delta::Thought("They want ".into()),
+            Delta::Thought("grünen tea.".into()),
             Delta::Text("Grüße, 語 ".into()),
             Delta::Text("there".into()),
             Delta::ToolCallStarted { id: "call_1".into(), name: "recall".into() },
