@@ -9,11 +9,12 @@ use holdfast_agent::{
     tokens::{CjkAware, Tokenizer as _, messages_tokens},
 };
 use holdfast_session::Completed;
-use holdfast_types::{Command, Note};
+use holdfast_types::{Command, Entry, Note};
 
 use crate::{agents::Brief, error::Error, turn::Turn};
 
 const NOTHING: &str = "There is nothing to summarise yet.";
+const DONE: &str = "Summarised.";
 const NO_SUMMARY: &str = "The model gave no summary; nothing was changed. Please try again.";
 
 impl Turn<'_> {
@@ -26,6 +27,10 @@ impl Turn<'_> {
         }
         if !command.is_for(self.kind) {
             return self.obey(command).await.map(Some);
+        }
+        if self.is_shortened() {
+            // Whoever began this was lost before it could say so.
+            return self.tell(Note::Command, DONE.to_owned()).await.map(Some);
         }
         if let Some(why) = self.is_spent(brief).await? {
             return self.tell(Note::Command, why).await.map(Some);
@@ -42,6 +47,11 @@ impl Turn<'_> {
             false => NO_SUMMARY.to_owned(),
         };
         self.tell(Note::Command, text).await.map(Some)
+    }
+
+    fn is_shortened(&self) -> bool {
+        let is_summary = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Summary, .. });
+        self.journal.turn().iter().any(is_summary)
     }
 
     /// How long what the model reads of the conversation is, in tokens.

@@ -131,8 +131,8 @@ mod tests {
         let told = calling(&call("{\"command\": \"echo `id`\n\"}"), Verbose::On);
         assert_eq!(told, "Calling `exec`: `{\"command\": \"echo 'id' \"}`");
         let long = call(&"x".repeat(1_000));
-        assert_eq!(calling(&long, Verbose::On).chars().count(), 18 + 160 + 2);
-        assert_eq!(calling(&long, Verbose::Full).chars().count(), 18 + 600 + 2);
+        assert_eq!(calling(&long, Verbose::On).chars().count(), 17 + 160 + 2);
+        assert_eq!(calling(&long, Verbose::Full).chars().count(), 17 + 600 + 2);
     }
 
     #[test]

@@ -307,12 +307,19 @@ mod tests {
         let told = [Delta::Thought("hm".into()), Delta::Text("Yes.".into())];
 
         for field in ["reasoning_content", "reasoning"] {
-            let (deltas, thinking, text) = said(&[json!({ field: "hm" }), json!({ "content": "Yes." })]);
-            assert_eq!((deltas.as_slice(), thinking.as_str(), text.as_str()), (&told[..], "hm", "Yes."));
+            let (deltas, thinking, text) =
+                said(&[json!({ field: "hm" }), json!({ "content": "Yes." })]);
+            assert_eq!(
+                (deltas.as_slice(), thinking.as_str(), text.as_str()),
+                (&told[..], "hm", "Yes.")
+            );
         }
         let pieces = ["<th", "ink>hm</thi", "nk>\n\n<final>Yes.", "</fin", "al>\n"];
         let (deltas, thinking, text) = said(&pieces.map(|text| json!({ "content": text })));
-        assert_eq!((deltas.as_slice(), thinking.as_str(), text.as_str()), (&told[..], "hm", "Yes."));
+        assert_eq!(
+            (deltas.as_slice(), thinking.as_str(), text.as_str()),
+            (&told[..], "hm", "Yes.")
+        );
     }
 
     #[test]

@@ -246,7 +246,8 @@ mod tests {
         assert_eq!(told("openai:gpt-4o", Thinking::High), (Value::Null, Value::Null));
         let shown = |thinking| {
             let asked = asked("openai:gpt-5", vec![]);
-            encode(&Request { thinking, shows_thinking: true, ..asked })["reasoning"]["summary"].clone()
+            encode(&Request { thinking, shows_thinking: true, ..asked })["reasoning"]["summary"]
+                .clone()
         };
         assert_eq!((shown(Thinking::Low), shown(Thinking::Off)), ("auto".into(), Value::Null));
     }

@@ -131,6 +131,29 @@ async fn thinking_is_shown_before_the_answer_to_those_who_asked_and_is_in_no_his
 }
 
 #[tokio::test]
+async fn a_model_that_thinks_in_its_text_is_told_how_to_mark_it() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let thinking = Thinks { by: By::Marks, ..Thinks::default() };
+    let card = Card { context: 100_000, thinking, ..Card::default() };
+    let model = "fake:one".parse()?;
+    world.directory.put_model(world.tenant, Actor::Operator, &model, &card).await?;
+    let _runner = world.runner().await?;
+    world.model.queue([Reply::text("plain"), Reply::text("So. <final>Yes.</final>")]);
+
+    assert_eq!(world.ask("s", "is it?").await?, "plain");
+    assert_eq!(world.ask("s", "/think low is it?").await?, "Yes.");
+
+    let told: Vec<bool> = world
+        .model
+        .requests()
+        .iter()
+        .map(|request| request.body.to_string().contains("## Reasoning Format"))
+        .collect();
+    assert_eq!(told, [false, true]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_guest_is_shown_nothing_that_the_agent_keeps_to_itself() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.runner().await?;
@@ -159,7 +182,7 @@ async fn run(world: &World, role: &str, text: &str) -> anyhow::Result<Option<Str
             || answer.is_ok_and(|answer| answer.outcome.is_some())
     };
     world.until("it ran, or somebody is asked", is_settled).await?;
-    for asked in pending().await? {
+    if let Some(asked) = pending().await?.pop() {
         let deny = holdfast_types::Verdict::Deny;
         world.sessions.resolve_approval(world.tenant, asked.id, deny, "key_test").await?;
         world.text(&sent).await?;

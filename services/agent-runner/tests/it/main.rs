@@ -29,6 +29,7 @@ mod media;
 mod outages;
 mod policy;
 mod queueing;
+mod quoting;
 mod shell;
 mod shortening;
 mod studio;

@@ -267,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_thought_is_told_and_is_no_text() {
+        let mut story = Story::new();
+
+        story.ours(3, 0, 0, DeltaBody::Started);
+        story.ours(3, 0, 1, DeltaBody::Thought { text: "hm".into() });
+        story.ours(4, 0, 0, DeltaBody::StepRestarted);
+        story.ours(4, 0, 1, text("hello"));
+
+        let began = || What::StepStarted { again: false };
+        assert_eq!(
+            story.told,
+            [began(), What::Thought("hm".into()), began(), What::Text("hello".into())]
+        );
+    }
+
+    #[test]
     fn a_runner_that_was_lost_is_not_listened_to_any_more() {
         let mut story = Story::new();
 

@@ -157,8 +157,10 @@ proptest! {
 
 #[test]
 fn what_it_says_of_its_reasoning_is_what_it_thinks_and_no_part_of_the_text() {
-    let part = |at: u64| json!({ "type": "response.reasoning_summary_part.added", "summary_index": at });
-    let said = |text: &str| json!({ "type": "response.reasoning_summary_text.delta", "delta": text });
+    let part =
+        |at: u64| json!({ "type": "response.reasoning_summary_part.added", "summary_index": at });
+    let said =
+        |text: &str| json!({ "type": "response.reasoning_summary_text.delta", "delta": text });
 
     let reply = events(&[
         part(0),
