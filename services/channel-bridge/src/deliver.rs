@@ -202,7 +202,7 @@ impl Deliver {
                 delivery.act = Some(Act::Delete { message: before });
                 Ok(None)
             }
-            Some(Act::Close { approval, message: message @ None }) => {
+            Some(Act::Close { approval, message: None }) => {
                 let approval = *approval;
                 let asked = self.sessions.asked_with(delivery, approval).await;
                 let asked = asked.map_err(|error| {
@@ -212,7 +212,7 @@ impl Deliver {
                 let Some(asked) = asked else {
                     return Err(Outcome::Sent { platform_id: String::new() });
                 };
-                *message = Some(asked);
+                delivery.act = Some(Act::Close { approval, message: Some(asked) });
                 Ok(None)
             }
             Some(_) | None => Ok(None),
