@@ -305,7 +305,7 @@ mod tests {
         fn nothing_is_lost_but_marks_and_blanks(text in "[a-c<>/`\n ]{0,40}|(<think>|</think>|<final>|[a-z`<\n]){0,12}") {
             let whole = read(Told::No, [text.as_str()]);
             let each: Vec<String> = text.chars().map(String::from).collect();
-            prop_assert_eq!(read(Told::No, each.iter().map(String::as_str)), whole.clone());
+            prop_assert_eq!(&read(Told::No, each.iter().map(String::as_str)), &whole);
             prop_assert!(whole.0.len() + whole.1.len() <= text.len());
             if !text.contains('<') {
                 prop_assert_eq!(whole.0, text);
