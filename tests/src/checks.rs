@@ -162,7 +162,8 @@ async fn keyed(
 ) -> anyhow::Result<()> {
     const SQL: &str = "
         select 'dlv_' || replace(delivery_id::text, '-', ''), body
-        from session.deliveries where channel = 'webhook'";
+        from session.deliveries
+        where channel = 'webhook' and coalesce(act->>'act', '') <> 'close'";
     let sent: HashMap<String, String> =
         sqlx::query_as::<_, (String, String)>(SQL).fetch_all(admin).await?.into_iter().collect();
     let unique = mesh.fakes.receiver.unique();

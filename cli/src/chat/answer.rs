@@ -112,6 +112,10 @@ impl Answer {
                 }
                 self.show(&delta.text)?;
             }
+            Some(Event::Thinking(delta)) => {
+                self.break_line()?;
+                self.screen.note(&plain(&delta.text))?;
+            }
             Some(Event::ToolStarted(tool)) => self.aside(&format!("[{}]", plain(&tool.tool)))?,
             Some(Event::ApprovalRequested(asked)) => {
                 self.break_line()?;

@@ -61,7 +61,7 @@ pub struct Card {
     #[arg(long)]
     no_tools: bool,
     /// How it is told how much to think
-    #[arg(long, value_parser = ["no", "budget", "effort", "adaptive", "switch"])]
+    #[arg(long, value_parser = ["no", "budget", "effort", "adaptive", "switch", "marks"])]
     thinking: Option<String>,
     /// US dollars for a million tokens read
     #[arg(long, requires = "output_price")]

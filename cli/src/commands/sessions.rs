@@ -12,6 +12,9 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 8] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at"];
+/// What is shown of one session.
+const SHOWN: [&str; 9] =
+    ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at", "summary"];
 /// The most that the gateway gives at once.
 const PAGE: u32 = 200;
 
@@ -77,7 +80,7 @@ impl Sessions {
             Self::Show { session } => {
                 let request = client.request(GetSessionRequest { session });
                 let found = client.answer(client.sessions().get_session(request).await)?.session;
-                screen.one(&COLUMNS, &view(&found.unwrap_or_default()))
+                screen.one(&SHOWN, &view(&found.unwrap_or_default()))
             }
             Self::History { session, limit, before } => {
                 let request = GetHistoryRequest { session, limit, before_seq: before };
@@ -141,6 +144,7 @@ fn view(session: &Session) -> Value {
         "agent": session.agent,
         "parent_id": session.parent_id,
         "label": session.label,
+        "summary": session.summary,
         "state": session.state,
         "waiting": session.waiting,
         "approvals": session.approvals,

@@ -117,6 +117,7 @@ fn prompt(mode: PromptMode, kind: SessionKind) -> String {
             version: "0.1.0",
             model: "demo:demo",
             thinking: "medium",
+            elevated: None,
         }),
         task: Some(TASK),
         ..Moment::at("Tuesday, 2026-12-01 14:05")

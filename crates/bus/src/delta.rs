@@ -36,6 +36,11 @@ pub enum DeltaBody {
         /// The text to add.
         text: String,
     },
+    /// More of what the model thinks, for those who asked to see it.
+    Thought {
+        /// What to add.
+        text: String,
+    },
     /// A tool is being called.
     ToolStarted {
         /// The call's id.

@@ -12,7 +12,7 @@ mod webhook;
 
 use serde_json::Value;
 
-pub use acts::acts;
+pub use acts::{acts, capabilities};
 pub use allow::AllowList;
 pub use telegram::{Groups, Mode, Parse, TelegramSecrets, TelegramSettings};
 pub use webhook::{WebhookSecrets, WebhookSettings};

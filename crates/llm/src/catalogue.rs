@@ -77,6 +77,8 @@ pub enum By {
     Adaptive,
     /// By yes or no.
     Switch,
+    /// By its instructions: it thinks in its text, between marks (spec SYS-024).
+    Marks,
 }
 
 /// What a model costs.

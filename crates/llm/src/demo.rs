@@ -275,7 +275,9 @@ mod tests {
             .iter()
             .map(|delta| match delta {
                 Delta::Text(text) => text.as_str(),
-                Delta::ToolCallStarted { .. } | Delta::Restarted => panic!("{delta:?}"),
+                Delta::Thought(_) | Delta::ToolCallStarted { .. } | Delta::Restarted => {
+                    panic!("{delta:?}")
+                }
             })
             .collect();
         assert_eq!(text, reply.text);

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeSet;
 
-use holdfast_types::{Reply, Stop, ToolCall, Usage};
+use holdfast_types::{Reply, Stop, Thinking, ToolCall, Usage};
 use serde_json::Value;
 
-use crate::{Delta, Error, Request};
+use crate::{
+    By, Delta, Error, Request,
+    marks::{Marks, Piece, Told},
+};
 
 /// The longest text, in bytes.
 const MOST_TEXT: usize = 1024 * 1024;
+/// The most that is shown of what a model thought, in bytes.
+const MOST_THINKING: usize = 256 * 1024;
 /// The longest input of one call, in bytes.
 const MOST_INPUT: usize = 256 * 1024;
 /// The most calls.
@@ -23,6 +28,11 @@ pub(crate) const MOST_CARRY: usize = 512 * 1024;
 pub(crate) struct Gather {
     model: String,
     text: String,
+    /// How much was taken in as text, in bytes, thoughts in it included.
+    taken: usize,
+    thinking: String,
+    /// Where thoughts may stand in the text.
+    marks: Option<Marks>,
     calls: Vec<Call>,
     /// What it cost, as far as it was told.
     pub(crate) usage: Usage,
@@ -49,6 +59,9 @@ impl Gather {
         Self {
             model: request.model.to_string(),
             text: String::new(),
+            taken: 0,
+            thinking: String::new(),
+            marks: None,
             calls: Vec::new(),
             usage: Usage::default(),
             stop: None,
@@ -56,6 +69,13 @@ impl Gather {
             limit: request.max_output.unwrap_or_else(|| request.card().max_output),
             carry: None,
         }
+    }
+
+    /// The same for a server whose models may write their thoughts into the text.
+    pub(crate) fn marked(request: &Request) -> Self {
+        let is_told = request.card().thinking.by == By::Marks && request.thinking != Thinking::Off;
+        let told = if is_told { Told::Yes } else { Told::No };
+        Self { marks: Some(Marks::new(told)), ..Self::new(request) }
     }
 
     /// How much text there is, in bytes.
@@ -68,12 +88,41 @@ impl Gather {
         if text.is_empty() {
             return Ok(());
         }
-        if self.text.len() + text.len() > MOST_TEXT {
+        self.taken += text.len();
+        if self.taken > MOST_TEXT {
             return Err(Error::TooLong { what: "text", limit: MOST_TEXT });
         }
-        self.text.push_str(text);
-        deltas.push(Delta::Text(text.to_owned()));
+        match &mut self.marks {
+            Some(marks) => {
+                let pieces = marks.push(text);
+                self.put(pieces, deltas);
+            }
+            None => self.say(text.to_owned(), deltas),
+        }
         Ok(())
+    }
+
+    fn say(&mut self, text: String, deltas: &mut Vec<Delta>) {
+        self.text.push_str(&text);
+        deltas.push(Delta::Text(text));
+    }
+
+    fn put(&mut self, pieces: Vec<Piece>, deltas: &mut Vec<Delta>) {
+        for piece in pieces {
+            match piece {
+                Piece::Text(text) => self.say(text, deltas),
+                Piece::Thought(text) => self.thought(&text, deltas),
+            }
+        }
+    }
+
+    /// Takes in a piece of what it thinks. It is only shown: what is too much is left out.
+    pub(crate) fn thought(&mut self, text: &str, deltas: &mut Vec<Delta>) {
+        if text.is_empty() || self.thinking.len() + text.len() > MOST_THINKING {
+            return;
+        }
+        self.thinking.push_str(text);
+        deltas.push(Delta::Thought(text.to_owned()));
     }
 
     /// Begins a call, and says which it is. It keeps the id that the provider gave if that will
@@ -131,9 +180,15 @@ impl Gather {
     }
 
     /// The reply, now that nothing more comes.
-    pub(crate) fn finish(self) -> Result<Reply, Error> {
+    pub(crate) fn finish(mut self) -> Result<Reply, Error> {
         if !self.done && self.stop.is_none() {
             return Err(Error::Interrupted);
+        }
+        if let Some(mut marks) = self.marks.take() {
+            self.put(marks.end(), &mut Vec::new());
+            if marks.is_marked() {
+                self.text.truncate(self.text.trim_end().len());
+            }
         }
         let calls: Vec<ToolCall> =
             self.calls.into_iter().filter(|call| !call.is_ghost()).map(Call::finish).collect();
@@ -155,7 +210,16 @@ impl Gather {
             });
         }
         let carry = self.carry.filter(|_| !calls.is_empty());
-        Ok(Reply { text: self.text, calls, usage: self.usage, model: self.model, stop, carry })
+        let thinking = self.thinking.trim().to_owned();
+        Ok(Reply {
+            text: self.text,
+            thinking,
+            calls,
+            usage: self.usage,
+            model: self.model,
+            stop,
+            carry,
+        })
     }
 
     /// The id that the server gave, if it will do; else one of our own.

@@ -10,6 +10,7 @@
 //! | `gemini` | Google's generateContent |
 //! | `ollama` | Ollama's own chat |
 //! | `http`, `gather`, `refusal`, `words`, `carry` | what the codecs have in common |
+//! | `marks` | thinking that a model writes into its text |
 //! | `servers` | compatible servers by name |
 //! | `catalogue` | what is known of each model: its window, its prices, its abilities |
 //! | `fallback` | models that are asked in turn |
@@ -34,6 +35,7 @@ mod gemini;
 mod http;
 mod http_date;
 mod lines;
+mod marks;
 mod model;
 mod models;
 mod observe;

@@ -42,6 +42,8 @@ pub struct Request {
     pub max_output: Option<u32>,
     /// How much it is to think.
     pub thinking: Thinking,
+    /// Whether what it thinks is to be shown, as far as its provider shows it.
+    pub shows_thinking: bool,
     /// What requests that begin alike have in common, for providers that keep what they have read:
     /// an agent's or a session's id. It says nothing about what is asked.
     pub cache_key: Option<String>,
@@ -60,6 +62,7 @@ impl Request {
             chat,
             max_output: None,
             thinking: Thinking::Off,
+            shows_thinking: false,
             cache_key: None,
             card: None,
             deadline,
@@ -80,6 +83,8 @@ impl Request {
 pub enum Delta {
     /// It goes on with this.
     Text(String),
+    /// It goes on thinking with this.
+    Thought(String),
     /// It begins to ask for a tool.
     ToolCallStarted {
         /// The call's id.
@@ -91,8 +96,11 @@ pub enum Delta {
     Restarted,
 }
 
-/// Says a whole reply piece by piece: words, then calls.
+/// Says a whole reply piece by piece: what it thought, words, then calls.
 pub(crate) fn say(reply: &Reply, on_delta: OnDelta<'_>) {
+    if !reply.thinking.is_empty() {
+        on_delta(Delta::Thought(reply.thinking.clone()));
+    }
     for word in reply.text.split_inclusive(char::is_whitespace) {
         on_delta(Delta::Text(word.to_owned()));
     }

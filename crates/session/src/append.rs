@@ -5,7 +5,10 @@ use holdfast_types::{Entry, RunId, SessionId};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::{Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed};
+use crate::{
+    Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed,
+    summary::show,
+};
 
 impl Sessions {
     /// Writes what happened in a step, if the session is still this runner's.
@@ -85,6 +88,7 @@ impl Sessions {
         if !deliveries.is_empty() {
             deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
+        show(&mut tx, claim.session, &entries).await?;
         spent.settle(&mut tx).await?;
         tx.commit().await?;
         Ok(Appended { pause, cancel_upto, next_in, next_entry })

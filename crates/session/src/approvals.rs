@@ -6,6 +6,7 @@
 //! | resolve | gateway, runner | stores the word, and makes the session ready | `resolve.rs` |
 //! | settle | whoever claims the session then | tells what was said, or rests on | `settle.rs` |
 //! | withdraw, turn away | the same | the turn ends before; a word that counts for nothing | `settle.rs` |
+//! | close | the above | channels take a request's buttons away | `close.rs` |
 //! | rules | runner, gateway | what "always" allowed | `rules.rs` |
 //!
 //! The record is what counts: a session that wakes reads it, for whatever reason
@@ -18,6 +19,7 @@
 //! rests in one transaction, and `resolve` writes and wakes in one.
 
 mod ask;
+mod close;
 mod resolve;
 mod rules;
 mod settle;
@@ -35,7 +37,7 @@ pub use resolve::Resolved;
 pub use rules::Rule;
 pub use settle::{Settled, Word};
 
-use crate::{Completed, Error, NewDelivery, Sessions};
+use crate::{Completed, EntryView, Error, NewDelivery, Sessions, view::entries_of};
 
 /// What a turn asks a person, and what it leaves behind while it waits.
 #[derive(Debug, Clone)]
@@ -187,6 +189,37 @@ impl Sessions {
             asked_at: at.to_jiff(),
         };
         Ok(rows.into_iter().map(run).collect())
+    }
+
+    /// A turn that waits for a person's word, and what happened in it so far.
+    ///
+    /// # Errors
+    ///
+    /// If no such turn of the tenant waits, or the database does not answer.
+    pub async fn waiting_run(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+    ) -> Result<(WaitingRun, Vec<EntryView>), Error> {
+        const SQL: &str = "
+            select session_id, agent_id, min(asked_at) from session.approvals
+            where tenant_id = $1 and state = 'pending' and expires_at > clock_timestamp()
+              and run_id = $2
+            group by 1, 2";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<(Uuid, Uuid, jiff_sqlx::Timestamp)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(run.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        let Some((session, agent, at)) = row else {
+            tx.finish_reading();
+            return Err(Error::NotFound { what: "run", name: run.to_string() });
+        };
+        let (session, agent) = (SessionId::from(session), AgentId::from(agent));
+        let entries = entries_of(&mut tx, session, run).await?;
+        tx.finish_reading();
+        Ok((WaitingRun { id: run, session, agent, asked_at: at.to_jiff() }, entries))
     }
 
     /// Approvals, newest first.

@@ -8,6 +8,7 @@ use crate::{
     Claim, Completed, Completion, Error, Sessions, Spent,
     append::deliver,
     sessions::{Lease, TURN, fenced, lock_claimed},
+    summary::show,
 };
 
 impl Sessions {
@@ -80,6 +81,7 @@ async fn conclude(
         let (run, first) = (completion.run, ended.next_out);
         deliver(&mut tx, claim.session, run, first, &completion.deliveries).await?;
     }
+    show(&mut tx, claim.session, &completion.entries).await?;
     spent.settle(&mut tx).await?;
     tx.commit().await?;
     Ok(Completed { wake: next.queue || ended.promoted, again: next.again })

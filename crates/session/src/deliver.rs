@@ -249,6 +249,33 @@ impl Sessions {
         Ok(found)
     }
 
+    /// What the platform calls the message that a request for approval was sent with; `None` if none
+    /// was.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn asked_with(
+        &self,
+        delivery: &Delivery,
+        approval: ApprovalId,
+    ) -> Result<Option<String>, Error> {
+        const SQL: &str = "
+            select platform_id from session.deliveries
+            where tenant_id = $1 and session_id = $2 and approval_id = $3 and state = 'sent'
+              and platform_id is not null
+            order by out_seq, part limit 1";
+        let mut tx = self.pools.tenant(delivery.tenant).await?;
+        let found: Option<String> = sqlx::query_scalar(SQL)
+            .bind(delivery.tenant.as_uuid())
+            .bind(delivery.session.as_uuid())
+            .bind(approval.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
     /// Records how a try ended. Says whether more of the session can go out now.
     ///
     /// A `sent` that comes late may overwrite `unknown`; nothing else may be overwritten by a

@@ -320,6 +320,8 @@ pub struct SessionView {
     pub parent: Option<SessionId>,
     /// Its label.
     pub label: String,
+    /// What was said in it so far, in short; empty if nobody has summarised it.
+    pub summary: String,
     /// Its state below any pause.
     pub state: State,
     /// Why it is held.

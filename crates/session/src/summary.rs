@@ -8,7 +8,8 @@
 //! **What can go wrong.** A conversation that began anew meanwhile, or that somebody else
 //! summarised, has no use for it, and one would bring back what its user has put away: it is dropped.
 
-use holdfast_types::{Entry, RunId, SessionId, TenantId};
+use holdfast_pg::TenantTx;
+use holdfast_types::{Entry, Note, RunId, SessionId, TenantId};
 use sqlx::types::Json;
 
 use crate::{Error, Sessions};
@@ -95,10 +96,41 @@ impl Sessions {
             .bind(Json(&entry))
             .execute(tx.conn())
             .await?;
+        let is_stored = stored.rows_affected() > 0;
+        if is_stored {
+            show(&mut tx, session, std::slice::from_ref(&entry)).await?;
+        }
         tx.commit().await?;
-        Ok(match stored.rows_affected() {
-            0 => Summarised::Busy,
-            _ => Summarised::Stored,
-        })
+        Ok(if is_stored { Summarised::Stored } else { Summarised::Busy })
     }
+}
+
+/// Shows the newest summary of what was just stored beside the session; one that began anew has
+/// none. The session's lease row must be locked.
+pub(crate) async fn show(
+    tx: &mut TenantTx,
+    session: SessionId,
+    entries: &[Entry],
+) -> Result<(), Error> {
+    const SQL: &str = "
+        update session.sessions set summary = $3 where tenant_id = $1 and session_id = $2";
+
+    let newest = entries.iter().rev().find_map(|entry| match entry {
+        Entry::Noted { note: Note::Summary, text, .. } => Some(text.as_str()),
+        Entry::Noted { note: Note::Reset, .. } => Some(""),
+        Entry::Noted { .. }
+        | Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. } => None,
+    });
+    let Some(newest) = newest else { return Ok(()) };
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(newest)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }

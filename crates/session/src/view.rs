@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{
     AgentId, Entry, MessageId, RunId, SessionId, SessionKey, SessionKind, State, Target, TenantId,
     Usage,
@@ -31,7 +32,7 @@ pub struct SessionFilter {
 macro_rules! session {
     ($which:literal) => {
         concat!(
-            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, l.state, l.paused,
+            "select s.session_id, s.key, s.kind, s.agent_id, s.parent_id, s.label, s.summary, l.state, l.paused,
                     l.next_in - 1 - l.done_in as waiting,
                     (select count(*) from session.approvals a
                      where a.tenant_id = s.tenant_id and a.session_id = s.session_id
@@ -208,10 +209,6 @@ impl Sessions {
         tenant: TenantId,
         run: RunId,
     ) -> Result<(RunView, Vec<EntryView>), Error> {
-        const ENTRIES: &str = "
-            select seq, run_id, body, created_at from session.entries
-            where tenant_id = $1 and session_id = $2 and run_id = $3
-            order by seq limit 1000";
         const RUN: &str = run!("r.run_id = $2");
         let mut tx = self.pools.tenant(tenant).await?;
         let row: Option<RunRow> = sqlx::query_as(RUN)
@@ -222,14 +219,9 @@ impl Sessions {
         let Some(row) = row else {
             return Err(Error::NotFound { what: "run", name: run.to_string() });
         };
-        let entries: Vec<EntryRow> = sqlx::query_as(ENTRIES)
-            .bind(tenant.as_uuid())
-            .bind(row.session_id)
-            .bind(run.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
+        let entries = entries_of(&mut tx, row.session_id.into(), run).await?;
         tx.commit().await?;
-        Ok((row.into(), entries.into_iter().map(EntryView::from).collect()))
+        Ok((row.into(), entries))
     }
 
     /// How a message stands, and its answer if it has one.
@@ -315,6 +307,26 @@ impl Sessions {
     }
 }
 
+/// What happened in a turn, as far as it is stored.
+pub(crate) async fn entries_of(
+    tx: &mut TenantTx,
+    session: SessionId,
+    run: RunId,
+) -> Result<Vec<EntryView>, Error> {
+    const SQL: &str = "
+        select seq, run_id, body, created_at from session.entries
+        where tenant_id = $1 and session_id = $2 and run_id = $3
+        order by seq limit 1000";
+    let tenant = tx.tenant();
+    let entries: Vec<EntryRow> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(run.as_uuid())
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(entries.into_iter().map(EntryView::from).collect())
+}
+
 #[derive(FromRow)]
 struct SessionRow {
     session_id: Uuid,
@@ -323,6 +335,7 @@ struct SessionRow {
     agent_id: Uuid,
     parent_id: Option<Uuid>,
     label: String,
+    summary: String,
     state: String,
     paused: Option<String>,
     waiting: i64,
@@ -345,6 +358,7 @@ impl From<SessionRow> for SessionView {
             agent: row.agent_id.into(),
             parent: row.parent_id.map(SessionId::from),
             label: row.label,
+            summary: row.summary,
             state: State::parse(&row.state).unwrap_or(State::Wait),
             paused: row.paused,
             waiting: row.waiting,

@@ -5,7 +5,7 @@
 
 use std::{future::Future, sync::Arc};
 
-use holdfast_types::{Act, AgentName, SessionId, SessionKind, State};
+use holdfast_types::{Act, AgentName, Dials, SessionId, SessionKind, State};
 
 use crate::{
     AgentsList, Call, Message, Registry, SessionStatus as StatusTool, SessionsHistory, SessionsList,
@@ -55,6 +55,8 @@ pub struct SessionStatus {
     pub kind: SessionKind,
     /// The model that answers in it, as `provider:id`.
     pub model: String,
+    /// How it is answered.
+    pub dials: Dials,
     /// How many messages it has taken in.
     pub messages: u64,
     /// How many of them wait.
@@ -212,6 +214,7 @@ pub(crate) mod tests {
                 key: KEY.into(),
                 kind: SessionKind::Main,
                 model: "demo:demo".into(),
+                dials: Dials::default(),
                 messages: 3,
                 queued: 1,
                 input_tokens: 120,

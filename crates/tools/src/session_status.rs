@@ -26,15 +26,21 @@ impl<M: Mesh> Tool for SessionStatus<M> {
 
     async fn call(&self, call: Call, _: SessionStatusInput) -> Result<String, ToolError> {
         let status = self.0.status(&call).await?;
+        let dials = status.dials;
         let channel = status.channel.as_deref().unwrap_or("none");
         Ok(format!(
             "session: {} ({})\nagent: {}\nmodel: {}\nchannel: {channel}\n\
+             thinking: {}, verbose: {}, reasoning: {}, elevated: {}\n\
              messages: {} taken in, {} waiting\ntokens: {} read, {} written\n\
              began: {}\nnow: {}\n",
             status.key,
             status.kind.as_str(),
             call.agent_name,
             status.model,
+            dials.thinking.unwrap_or_default().as_str(),
+            dials.verbose.unwrap_or_default(),
+            dials.reasoning.unwrap_or_default(),
+            dials.elevated.unwrap_or_default(),
             status.messages,
             status.queued,
             status.input_tokens,
@@ -58,7 +64,8 @@ mod tests {
         assert_eq!(
             answer,
             "session: agent:coach:main (main)\nagent: coach\nmodel: demo:demo\n\
-             channel: telegram\nmessages: 3 taken in, 1 waiting\n\
+             channel: telegram\n\
+             thinking: off, verbose: off, reasoning: off, elevated: ask\nmessages: 3 taken in, 1 waiting\n\
              tokens: 120 read, 45 written\nbegan: 2026-12-01 14:00 UTC\n\
              now: 2026-12-01 14:05 UTC\n"
         );

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::StoredFile;
+use crate::{ApprovalId, StoredFile};
 
 /// Something to be done on a channel, on its way as a reply is.
 ///
@@ -54,6 +54,14 @@ pub enum Act {
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         voice: bool,
     },
+    /// Take the buttons off a request that is not to be answered any more.
+    Close {
+        /// Which request.
+        approval: ApprovalId,
+        /// The message that it was asked with; `None` is found out when it is sent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+    },
     /// A message with something that the channel shows beside it.
     Embed {
         /// As the channel wants it.
@@ -74,6 +82,7 @@ impl Act {
             Self::Thread { .. } => "thread",
             Self::Event => "event",
             Self::Media { .. } => "media",
+            Self::Close { .. } => "close",
             Self::Embed { .. } => "embed",
         }
     }
@@ -89,6 +98,7 @@ mod tests {
             Act::Delete { message: None },
             Act::React { message: "7".into(), emoji: "👍".into() },
             Act::Event,
+            Act::Close { approval: ApprovalId::generate(), message: None },
             Act::Poll { options: vec!["a".into()] },
         ] {
             let stored = serde_json::to_value(&act).unwrap();

@@ -169,6 +169,10 @@ pub struct Chat {
 pub struct Reply {
     /// What it said.
     pub text: String,
+    /// What it thought before, as far as it shows it; for people to see, and never part of a
+    /// conversation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thinking: String,
     /// The tools that it asks for; their ids are unique in this reply, and only in it.
     pub calls: Vec<ToolCall>,
     /// What it cost.

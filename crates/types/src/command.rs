@@ -13,12 +13,13 @@
 //! | `/new`, `/reset` | the conversation begins anew; what was said stays on record | no |
 //! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
 //! | `/model`, `/switch model to …` | the model of this conversation | no |
-//! | `/think off\|low\|medium\|high` | how much the model thinks before it answers (spec UIC-004) | no |
+//! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how one is answered (spec UIC-004, `dial.rs`) | no |
+//! | `/compact`, `/compact <what matters>` | what was said is summarised now | no |
 //! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
 //! | `/approve [id] [once\|always]`, `/deny [id]` | a person's word on a call that waits for it | who may |
 //! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
 
-use crate::{Body, SessionKind, Thinking, Verdict};
+use crate::{Body, Dial, Dials, SessionKind, Verdict};
 
 /// A command, read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +38,12 @@ pub enum Command {
     Resume,
     /// Show the model, or take another one.
     Model(ModelWish),
-    /// How much the model thinks first; `None` shows it.
-    Think(Option<Thinking>),
+    /// Turn these dials.
+    Turn(Dials),
+    /// Show how one stands.
+    Show(Dial),
+    /// Summarise what was said, with regard to this if it says anything.
+    Compact(String),
     /// Begin a chain, by its name, with what is asked of it; `None` shows those there are.
     Chain(Option<(String, String)>),
     /// A person's word on a call that waits for it; which, where that is not plain.
@@ -97,8 +102,8 @@ impl Command {
             "pause" => plain(Self::Pause, "/pause"),
             "resume" => plain(Self::Resume, "/resume"),
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
-            "think" | "thinking" => Self::think(&rest),
             "chain" => Self::chain(said),
+            "compact" => Self::Compact(after_name(said).to_owned()),
             "approve" => Self::approve(&rest),
             "deny" => match rest.as_slice() {
                 [] => Self::Decide { id: None, verdict: Verdict::Deny },
@@ -111,7 +116,7 @@ impl Command {
                 ["model", "to", model @ ..] => Self::model(model, SWITCH),
                 _ => Self::Wrong(SWITCH),
             },
-            _ => return None,
+            other => return Self::dial(other, text, &rest),
         })
     }
 
@@ -124,16 +129,19 @@ impl Command {
         })
     }
 
-    fn think(words: &[&str]) -> Self {
-        match words {
-            [] => Self::Think(None),
-            [level] => level.parse().map_or(Self::Wrong(THINK), |level| Self::Think(Some(level))),
-            _ => Self::Wrong(THINK),
+    /// A dial that is shown or turned; `None` where something else is said with it.
+    fn dial(name: &str, text: &str, rest: &[&str]) -> Option<Self> {
+        let dial = Dial::named(name)?;
+        match (Dials::split(text), rest) {
+            (Some((dials, "")), _) => Some(Self::Turn(dials)),
+            (_, []) => Some(Self::Show(dial)),
+            (Some((_, said)), _) if !begins_with(said, dial) => None,
+            _ => Some(Self::Wrong(dial.usage())),
         }
     }
 
     fn chain(said: &str) -> Self {
-        let rest = said.trim_start_matches(|c: char| !c.is_whitespace()).trim();
+        let rest = after_name(said);
         match rest.split_once(char::is_whitespace) {
             Some((name, text)) => Self::Chain(Some((name.to_owned(), text.trim().to_owned()))),
             None if rest.is_empty() => Self::Chain(None),
@@ -191,7 +199,17 @@ impl Command {
 }
 
 const APPROVE: &str = "/approve, /approve <id>, or /approve <id> always";
-const THINK: &str = "/think, or /think off, low, medium or high";
+/// What follows a command's name.
+fn after_name(said: &str) -> &str {
+    said.trim_start_matches(|c: char| !c.is_whitespace()).trim()
+}
+
+/// Whether what is left begins with a dial that has no level.
+fn begins_with(said: &str, dial: Dial) -> bool {
+    let first = said.split_whitespace().next().and_then(|word| word.strip_prefix('/'));
+    first.and_then(Dial::named) == Some(dial)
+}
+
 const SWITCH: &str = "/switch model to <provider>:<model>";
 
 impl Body {
@@ -211,9 +229,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{Elevated, Thinking};
 
     #[test]
     fn commands_are_read_whatever_their_case_and_whomever_they_name() {
+        let none = Dials::default();
         let model = |name: &str| Command::Model(ModelWish::Use(name.into()));
         let decide =
             |id: Option<&str>, verdict| Command::Decide { id: id.map(str::to_owned), verdict };
@@ -233,8 +253,19 @@ mod tests {
                 "/chain build  a house\n\nwith a door",
                 Command::Chain(Some(("build".into(), "a house\n\nwith a door".into()))),
             ),
-            ("/think", Command::Think(None)),
-            ("/think high", Command::Think(Some(Thinking::High))),
+            ("/think", Command::Show(Dial::Think)),
+            ("/Verbose@our_bot", Command::Show(Dial::Verbose)),
+            ("/think high", Command::Turn(Dials { thinking: Some(Thinking::High), ..none })),
+            (
+                "/think high /elevated ask",
+                Command::Turn(Dials {
+                    thinking: Some(Thinking::High),
+                    elevated: Some(Elevated::Ask),
+                    ..none
+                }),
+            ),
+            ("/compact", Command::Compact(String::new())),
+            ("/compact keep  the\nnames", Command::Compact("keep  the\nnames".into())),
             ("/approve", decide(None, Verdict::Once)),
             ("/approve Always", decide(None, Verdict::Always)),
             ("/approve 1a2b3c4d", decide(Some("1a2b3c4d"), Verdict::Once)),
@@ -248,9 +279,18 @@ mod tests {
 
     #[test]
     fn what_is_not_a_command_is_the_agents_to_read() {
-        for text in
-            ["", "/", "//", "status", "/etc/passwd is odd", "/newest", "see /help", "/ help"]
-        {
+        for text in [
+            "",
+            "/",
+            "//",
+            "status",
+            "/etc/passwd is odd",
+            "/newest",
+            "see /help",
+            "/ help",
+            "/think high what is 2+2?",
+            "what is 2+2? /think high",
+        ] {
             assert_eq!(Command::parse(text), None, "{text}");
         }
     }
@@ -264,6 +304,9 @@ mod tests {
             "/switch channel to x",
             "/model a b",
             "/think hard",
+            "/think about it",
+            "/think about it /verbose on",
+            "/reasoning full",
             "/chain build",
             "/approve a b",
             "/approve a deny",

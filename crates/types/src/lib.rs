@@ -11,6 +11,7 @@ mod command;
 mod connection;
 mod context;
 mod delivery;
+mod dial;
 mod effect;
 mod entry;
 mod fault;
@@ -39,6 +40,7 @@ pub use connection::{
 };
 pub use context::{ContextOptions, Strategy};
 pub use delivery::{DeliveryClass, DeliveryState};
+pub use dial::{Dial, Dials, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};

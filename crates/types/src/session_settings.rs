@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AgentId, Thinking};
+use crate::{AgentId, Elevated, Reasoning, Thinking, Verbose};
 
 /// What differs in a conversation from what its agent is set to. Stored as JSON: fields are only
 /// ever added, with a default.
@@ -15,6 +15,15 @@ pub struct SessionSettings {
     /// How much its model thinks before it answers; `None` is as usual.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// Whether people are told of calls as they happen; `None` is no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbose: Option<Verbose>,
+    /// Whether they are shown what its model thinks; `None` is no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<Reasoning>,
+    /// What becomes of commands that need a person's word; `None` is that they are asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elevated: Option<Elevated>,
     /// The key of its model's provider that it used last, as `provider/key`, if there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,

@@ -13,7 +13,7 @@ use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_bus::DeltaBody;
 use holdfast_session::Completed;
 use holdfast_tools::{Allowed, Call, Output, ToolError};
-use holdfast_types::{ConnectionKind, Effect, Entry, Media, ToolCall};
+use holdfast_types::{ConnectionKind, Dials, Effect, Entry, Media, ToolCall};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
@@ -46,7 +46,8 @@ impl Turn<'_> {
             .filter(|(_, effect)| *effect == Effect::Acts)
             .map(|(call, effect)| Entry::Called { call: call.id.clone(), effect })
             .collect();
-        if !acts.is_empty() {
+        let told = self.tell_calls(&calls);
+        if told || !acts.is_empty() {
             self.append(acts).await?;
             self.before_effect().await?;
         }
@@ -76,9 +77,11 @@ impl Turn<'_> {
     pub(crate) fn sit_down(&self, brief: &Brief) {
         let audience = self.audience(brief);
         let judge = self.judge(brief);
+        let dials = Dials { elevated: Some(self.elevated()), ..self.dials() };
         let connections = self.connections(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
+        desk.dials = dials;
         desk.model = brief.model_id.to_string();
         desk.audience = audience;
         desk.key.clone_from(&self.key);
@@ -122,6 +125,7 @@ impl Turn<'_> {
             "outcome" => if failed { "failed" } else { "ok" },
         )
         .record(began.elapsed().as_secs_f64());
+        self.tell_result(call, &output, failed);
         if !is_silent {
             self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
         }
@@ -151,7 +155,7 @@ impl Turn<'_> {
     }
 
     /// What a call is known by, whoever makes it: `session:turn:step:call`.
-    fn key_of(&self, call: &ToolCall) -> String {
+    pub(crate) fn key_of(&self, call: &ToolCall) -> String {
         let step = thoughts(self.journal.turn()).saturating_sub(1);
         format!("{}:{}:{step}:{}", self.hold.claim.session, self.run, call.id)
     }

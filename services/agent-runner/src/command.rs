@@ -7,7 +7,7 @@ use holdfast_directory::Agent;
 use holdfast_llm::By;
 use holdfast_session::Completed;
 use holdfast_types::{
-    Command, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
+    Command, Dial, Entry, Fault as _, Kind, Listed, ModelId, ModelWish, Note, Thinking,
 };
 
 use crate::{
@@ -26,21 +26,24 @@ const HELP: &str = "\
 /stop – end what runs now
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model | alias] – show or change its model
+/compact [what matters] – summarise what was said so far
 /think [off | low | medium | high] – how much it thinks before it answers
+/verbose [off | on | full] – tell what it calls, and what came of it
+/reasoning [off | on | stream] – show what it thinks
+/elevated [off | ask | full] – its owner's word on commands that need approval
 /chain [name text] – the chains there are; begins one
 /approve [id] [once | always], /deny [id] – answer when it asks whether it may
 /list agents | models | channels – what there is
+Before other words /think, /verbose, /reasoning and /elevated hold for that message.
 Everything else is for the assistant.";
+
+const NO_MODEL: &str = "This assistant has no model that could summarise what was said.";
 
 const NOT_IN_GROUPS: &str = "This command is not for groups: send it in a direct conversation.";
 
 impl Turn<'_> {
     /// The command that begins this turn, if one does.
     pub(crate) fn command(&self) -> Option<Command> {
-        if thoughts(self.journal.turn()) > 0 {
-            // A word on a call of this turn is part of it.
-            return None;
-        }
         let mut heard = self.journal.turn().iter().filter_map(|entry| match entry {
             Entry::Heard { body, .. } if !body.silent => Some(body),
             Entry::Heard { .. }
@@ -49,7 +52,10 @@ impl Turn<'_> {
             | Entry::Returned { .. }
             | Entry::Noted { .. } => None,
         });
-        heard.next().and_then(|body| body.command())
+        let command = heard.next().and_then(|body| body.command());
+        let has_thought = thoughts(self.journal.turn()) > 0;
+        // A word on a call of this turn is part of it; what is thought before a compaction is not.
+        command.filter(|command| !has_thought || matches!(command, Command::Compact(_)))
     }
 
     /// Carries a command out, and ends the turn with its answer.
@@ -64,6 +70,10 @@ impl Turn<'_> {
             Command::Stop => "Stopped.".to_owned(),
             Command::New => {
                 self.forget_route().await?;
+                // A word that was given beforehand was given for what was said until now.
+                if self.settings.elevated.take().is_some() {
+                    self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
+                }
                 let text = "We begin anew. What was said before stays on record.".to_owned();
                 return self.tell(Note::Reset, text).await;
             }
@@ -75,7 +85,10 @@ impl Turn<'_> {
             // The gateway let the session go on when it took this in; nobody could claim it before.
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
-            Command::Think(level) => self.set_thinking(level).await?,
+            Command::Turn(dials) => self.turn_dials(dials).await?,
+            Command::Show(dial) => self.show_dial(dial),
+            // Where it has a model, it is carried out in `shorten.rs`.
+            Command::Compact(_) => NO_MODEL.to_owned(),
             Command::Chain(wanted) => self.chain(wanted).await?,
             Command::Decide { id, verdict } => self.answer_word(id.as_deref(), verdict).await?,
             Command::List(what) => self.list(what).await?,
@@ -90,10 +103,13 @@ impl Turn<'_> {
         let channel = self.target().map_or_else(|| "none".to_owned(), |target| target.channel);
         Ok(format!(
             "Model: {model}\nChannel: {channel}\nTurns: {}\nTokens: {} read, {} written\n\
-             Waiting: {}\nSession: {}",
+             {}\nWaiting: {}\nSession: {}",
             view.turns,
             view.usage.input,
             view.usage.output,
+            [Dial::Think, Dial::Verbose, Dial::Reasoning, Dial::Elevated]
+                .map(|dial| self.show_dial(dial))
+                .join("\n"),
             view.waiting.saturating_sub(1),
             view.key,
         ))
@@ -128,19 +144,11 @@ impl Turn<'_> {
         Ok(format!("Model: {}", self.model_name().await?))
     }
 
-    async fn set_thinking(&mut self, level: Option<Thinking>) -> Result<String, Error> {
-        if level.is_some() {
-            if let Some(why) = self.cannot_think(level).await? {
-                return Ok(why);
-            }
-            self.settings.thinking = level;
-            self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
-        }
-        Ok(format!("Thinking: {}", self.settings.thinking.unwrap_or_default().as_str()))
-    }
-
     /// Why its model takes no such level, if it is known that it takes none.
-    async fn cannot_think(&self, level: Option<Thinking>) -> Result<Option<String>, Error> {
+    pub(crate) async fn cannot_think(
+        &self,
+        level: Option<Thinking>,
+    ) -> Result<Option<String>, Error> {
         if level.is_none_or(|level| level == Thinking::Off) {
             return Ok(None);
         }
@@ -216,7 +224,7 @@ impl Turn<'_> {
         Ok(listed(&lines))
     }
 
-    async fn tell(&mut self, note: Note, text: String) -> Result<Completed, Error> {
+    pub(crate) async fn tell(&mut self, note: Note, text: String) -> Result<Completed, Error> {
         metrics::counter!("holdfast_runner_commands_total").increment(1);
         self.conclude(Entry::Noted { note, text: text.clone(), keeps: 0 }, text).await
     }

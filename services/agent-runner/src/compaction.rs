@@ -30,7 +30,7 @@ use crate::{agents::Brief, error::Error, turn::Turn};
 impl Turn<'_> {
     /// Makes room before the model is asked, if what was said does not fit.
     pub(crate) async fn make_room(&mut self, brief: &Brief) -> Result<(), Error> {
-        self.compact(brief, Reason::Proactive).await.map(drop)
+        self.compact(brief, Reason::Proactive, "").await.map(drop)
     }
 
     /// Makes room after the model has refused a request as too long; `false` if there is none to
@@ -44,7 +44,7 @@ impl Turn<'_> {
             match remedy(*tried) {
                 Remedy::Compact => {
                     tried.is_compacted = true;
-                    if self.compact(brief, Reason::Overflow).await? {
+                    if self.compact(brief, Reason::Overflow, "").await? {
                         return Ok(true);
                     }
                 }
@@ -66,11 +66,17 @@ impl Turn<'_> {
     }
 
     /// Summarises the older part; `false` if there is nothing to summarise, or no summary came.
-    async fn compact(&mut self, brief: &Brief, reason: Reason) -> Result<bool, Error> {
+    pub(crate) async fn compact(
+        &mut self,
+        brief: &Brief,
+        reason: Reason,
+        wish: &str,
+    ) -> Result<bool, Error> {
         let budget = self.budget(brief);
-        let Some(mut plan) = Plan::compact(&self.conversation(), reason, budget, &CjkAware) else {
+        let Some(plan) = Plan::compact(&self.conversation(), reason, budget, &CjkAware) else {
             return Ok(false);
         };
+        let mut plan = plan.with_regard_to(wish);
         loop {
             let asked = plan.requests().iter().map(|request| self.summarise(brief, request));
             let answers = match try_join_all(asked).await {
@@ -89,6 +95,12 @@ impl Turn<'_> {
                 }
             };
         }
+    }
+
+    /// Whether there is anything that its user could have summarised.
+    pub(crate) fn can_shorten(&self, brief: &Brief) -> bool {
+        let budget = self.budget(brief);
+        Plan::compact(&self.conversation(), Reason::Asked, budget, &CjkAware).is_some()
     }
 
     /// What the model reads at once, and what of it is not for the conversation.

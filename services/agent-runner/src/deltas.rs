@@ -11,7 +11,7 @@ use std::{
 
 use holdfast_bus::{Bus, Delta, DeltaBody};
 use holdfast_session::Claim;
-use holdfast_types::RunId;
+use holdfast_types::{Reasoning, RunId};
 use tokio::{
     sync::Notify,
     time::{Instant, sleep_until},
@@ -35,13 +35,24 @@ struct State {
     step: u32,
     n: u32,
     text: String,
+    /// What the model thinks, and not yet sent.
+    thought: String,
+    shows: Reasoning,
     sent_at: Option<Instant>,
 }
 
 impl Stream {
     /// The deltas of a run under a claim.
     pub(crate) fn new(bus: Bus, claim: Claim, run: RunId) -> Self {
-        let state = State { run, step: 0, n: 0, text: String::new(), sent_at: None };
+        let state = State {
+            run,
+            step: 0,
+            n: 0,
+            text: String::new(),
+            thought: String::new(),
+            shows: Reasoning::Off,
+            sent_at: None,
+        };
         Self { bus, claim, state: Mutex::new(state), gathered: Notify::new() }
     }
 
@@ -63,10 +74,15 @@ impl Stream {
     pub(crate) fn take(&self, delta: holdfast_llm::Delta) {
         match delta {
             holdfast_llm::Delta::Text(text) => self.text(&text),
+            holdfast_llm::Delta::Thought(text) => self.thought(&text),
             // Said when the call is made; a model may think better of it.
             holdfast_llm::Delta::ToolCallStarted { .. } => {}
             holdfast_llm::Delta::Restarted => {
-                self.lock().text.clear();
+                {
+                    let mut state = self.lock();
+                    state.text.clear();
+                    state.thought.clear();
+                }
                 self.send(DeltaBody::StepRestarted);
             }
         }
@@ -84,13 +100,45 @@ impl Stream {
         }
     }
 
+    /// Says how much of what the model thinks is shown.
+    pub(crate) fn show(&self, shows: Reasoning) {
+        self.lock().shows = shows;
+    }
+
     /// Sends what is gathered.
     pub(crate) fn flush(&self) {
         let mut state = self.lock();
+        let thought = std::mem::take(&mut state.thought);
+        if !thought.is_empty() {
+            state.sent_at = Some(Instant::now());
+            self.publish(&mut state, DeltaBody::Thought { text: thought });
+        }
         if !state.text.is_empty() {
             let text = std::mem::take(&mut state.text);
             state.sent_at = Some(Instant::now());
             self.publish(&mut state, DeltaBody::Text { text });
+        }
+    }
+
+    /// A thought leaves piece by piece, or whole when something is said or done after it.
+    fn thought(&self, text: &str) {
+        let shows = self.lock().shows;
+        if text.is_empty() || shows == Reasoning::Off {
+            return;
+        }
+        // What was said before it leaves before it.
+        if !self.lock().text.is_empty() {
+            self.flush();
+        }
+        let due = {
+            let mut state = self.lock();
+            state.thought.push_str(text);
+            state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= PACE)
+        };
+        match shows {
+            Reasoning::Off | Reasoning::On => {}
+            Reasoning::Stream if due => self.flush(),
+            Reasoning::Stream => self.gathered.notify_one(),
         }
     }
 
@@ -100,6 +148,10 @@ impl Stream {
         }
         let due = {
             let mut state = self.lock();
+            if !state.thought.is_empty() {
+                let thought = std::mem::take(&mut state.thought);
+                self.publish(&mut state, DeltaBody::Thought { text: thought });
+            }
             state.text.push_str(text);
             state.sent_at.is_none_or(|sent_at| sent_at.elapsed() >= PACE)
         };

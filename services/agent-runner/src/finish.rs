@@ -81,7 +81,8 @@ impl Turn<'_> {
             Replies::Yes => {
                 let shown = self.aloud.as_ref().map_or(text.as_str(), |aloud| &aloud.text);
                 let turn = self.journal.turn();
-                let answer = reply::delivery(self.run, turn, target.as_ref(), shown);
+                let place = self.quoting(target.clone());
+                let answer = reply::delivery(self.run, turn, place.as_ref(), shown);
                 answer.filter(|answer| !answer.text.is_empty())
             }
             Replies::No => None,

@@ -68,7 +68,7 @@ impl Turn<'_> {
             (Some(plan), _) => plan.keeps(),
             // It is near, and not there yet: all of it will go.
             (None, Reason::Proactive) => 0,
-            (None, Reason::Overflow) => return Ok(false),
+            (None, Reason::Overflow | Reason::Asked) => return Ok(false),
         };
         if !wanted {
             return Ok(false);

@@ -17,7 +17,7 @@ use std::{
 use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
-use holdfast_types::{ConnectionKind, SessionId, SessionKind, Target};
+use holdfast_types::{ConnectionKind, Dials, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,8 @@ pub(crate) struct Desk {
     pub(crate) model: String,
     /// What the policy says of commands; `None` before it was asked.
     pub(crate) judge: Option<Judge>,
+    /// How it is answered.
+    pub(crate) dials: Dials,
     /// The connections that it may use.
     pub(crate) connections: Vec<(String, ConnectionKind)>,
     /// Where its file tools may look and change.
@@ -75,6 +77,7 @@ impl Default for Desk {
             about: None,
             model: String::new(),
             judge: None,
+            dials: Dials::default(),
             connections: Vec::new(),
             scope: Scope::default(),
             narrowed: Vec::new(),

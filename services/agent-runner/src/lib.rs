@@ -15,15 +15,18 @@
 //! | `intake.rs` | which messages a turn takes in; pure |
 //! | `route.rs` | turns whose agent a model chooses |
 //! | `think.rs`, `call.rs`, `finish.rs` | the model, the tools, the ends of a turn |
-//! | `command.rs` | turns that need no model |
+//! | `command.rs`, `dials.rs` | turns that need no model; how turns are answered |
+//! | `telling.rs` | calls and thoughts, told to those who asked for it |
 //! | `approvals.rs` | calls that need a person's word |
 //! | `compaction.rs` | keeping the conversation within what the model can read |
+//! | `shorten.rs` | the same because somebody asks for it |
 //! | `flush.rs` | writing memory down before that |
 //! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
 //! | `summaries.rs` | summarising long conversations beside the turns |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
+//! | `quoting.rs` | which message an answer quotes |
 //! | `held.rs`, `heartbeat.rs` | what is held, and keeping it |
 //! | `deltas.rs` | the reply as it is written |
 //! | `media.rs` | pictures and files: kept, shown, sent |
@@ -65,6 +68,7 @@ mod compaction;
 mod config;
 mod connections;
 mod deltas;
+mod dials;
 mod error;
 mod fail;
 mod files;
@@ -85,15 +89,18 @@ mod outgoing;
 mod policies;
 mod pool;
 mod prompts;
+mod quoting;
 mod recall;
 mod reply;
 mod route;
 mod shell;
+mod shorten;
 mod standing;
 mod studio;
 mod subagents;
 mod summaries;
 mod take;
+mod telling;
 mod think;
 mod trouble;
 mod turn;

@@ -133,6 +133,7 @@ impl Mesh for Inside {
         Ok(Status {
             kind: kind(&view),
             model: desk.model,
+            dials: desk.dials,
             messages: count(view.turns) + queued,
             queued,
             input_tokens: view.usage.input,

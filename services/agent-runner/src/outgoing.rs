@@ -122,6 +122,7 @@ impl Inside {
             | Act::Thread { .. }
             | Act::Event
             | Act::Media { .. }
+            | Act::Close { .. }
             | Act::Embed { .. }) => Ok(other),
         })
     }

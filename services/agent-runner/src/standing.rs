@@ -24,7 +24,7 @@ impl Turn<'_> {
 
     /// What the policy says of this turn's commands.
     pub(crate) fn judge(&self, brief: &Brief) -> Judge {
-        Judge::new(Arc::clone(&self.policy), self.subject(brief))
+        Judge::new(Arc::clone(&self.policy), self.subject(brief)).with(self.elevated())
     }
 
     /// Who reads along.
@@ -34,7 +34,7 @@ impl Turn<'_> {
     }
 
     /// Who speaks in this turn.
-    fn who(&self) -> Who {
+    pub(crate) fn who(&self) -> Who {
         self.policy.who(speakers(self.journal.turn()))
     }
 

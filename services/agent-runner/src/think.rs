@@ -9,14 +9,16 @@ use holdfast_agent::{
     sought,
     subagent::SubagentTask,
 };
-use holdfast_llm::{Model as _, OnDelta, Request};
+use holdfast_directory::channel;
+use holdfast_llm::{By, Model as _, OnDelta, Request};
 use holdfast_session::Completed;
-use holdfast_types::{ContextOptions, Entry, Reply, SessionKind, Strategy};
+use holdfast_types::{ContextOptions, Entry, Reasoning, Reply, SessionKind, Strategy, Thinking};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::Brief, error::Error, fail, intake::Intake, reply::Failure, turn::Turn, turn::thoughts,
+    agents::Brief, error::Error, fail, intake::Intake, quoting, reply::Failure, turn::Turn,
+    turn::thoughts,
 };
 
 /// What came of asking.
@@ -91,7 +93,8 @@ impl Turn<'_> {
             Asked::Spent(why) => return self.fail(&Failure::Spent(&why)).await.map(Some),
             Asked::Failed(error) => return self.fail(&Failure::Model(&error)).await.map(Some),
         };
-        let Reply { text, mut calls, usage, model, carry, .. } = reply;
+        let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
+        self.tell_thinking(&thinking);
         if !with_tools && !text.trim().is_empty() {
             // It was told to answer and did; what it asks for besides is not on offer.
             calls.clear();
@@ -99,6 +102,11 @@ impl Turn<'_> {
         let asks = !calls.is_empty();
         // A provider wants it back with the results: without calls there are none.
         let carry = carry.filter(|_| asks);
+        let (text, quote) = match asks {
+            true => (text, None),
+            false => quoting::split(&text),
+        };
+        self.quote = quote;
         let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
             self.read_aloud(brief, &thought).await?;
@@ -119,6 +127,7 @@ impl Turn<'_> {
         let model = brief.chain.asking(self.settings.profile.clone());
         let cancelled = CancellationToken::new();
         let began = Instant::now();
+        self.stream.show(self.reasoning());
         let stream = &self.stream;
         let mut take = |delta| stream.take(delta);
         let on_delta: OnDelta<'_> = &mut take;
@@ -171,6 +180,8 @@ impl Turn<'_> {
         let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
         let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
         let audience = self.audience(brief);
+        let (dials, thinking) = (self.dials(), self.thinking());
+        let marks = brief.card.thinking.by == By::Marks && thinking != Thinking::Off;
         let setting = Setting {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
@@ -180,15 +191,15 @@ impl Turn<'_> {
             workspace: Some(WORKSPACE),
             mode: mode(self.kind, brief.context.strategy),
             memory: brief.context.include_memory,
+            marks_reasoning: marks,
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
             name: &place.channel,
             actions: &[],
-            capabilities: &[],
+            capabilities: channel::capabilities(&place.channel),
         });
         let model = brief.model_id.to_string();
-        let thinking = self.settings.thinking.unwrap_or_default();
         let runtime = Some(Runtime {
             host: "runner",
             os: env::consts::OS,
@@ -196,6 +207,7 @@ impl Turn<'_> {
             version: env!("CARGO_PKG_VERSION"),
             model: &model,
             thinking: thinking.as_str(),
+            elevated: dials.elevated.map(|_| self.elevated().as_str()),
         });
         let runtime = runtime.filter(|_| tells_runtime(&brief.context));
         let requester = self.task.as_ref().map(|task| task.parent.to_string());
@@ -225,6 +237,7 @@ impl Turn<'_> {
             cache_key: Some(brief.agent.to_string()),
             card: Some(Arc::clone(&brief.card)),
             thinking,
+            shows_thinking: self.reasoning() != Reasoning::Off,
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }

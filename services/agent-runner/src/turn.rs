@@ -16,7 +16,16 @@ use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, 
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
-    AgentId, Choice, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
+AgentId,
+Choice,
+Entry,
+Note,
+RunId,
+SessionKey,
+SessionKind,
+SessionSettings,
+Target,
+Command,
     ToolCall, Wait,
 };
 use jiff::Timestamp;
@@ -34,6 +43,7 @@ use crate::{
     journal::Journal,
     mcp::{self, Look},
     media::Aloud,
+    quoting::Quote,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -75,6 +85,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) clock: Clock,
     /// What is set aside for the answer that is being written.
     pub(crate) reserved: Option<Reserved>,
+    /// The message that the answer quotes.
+    pub(crate) quote: Option<Quote>,
     /// The answer as it is sent, where it asked to be spoken.
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
@@ -150,6 +162,7 @@ impl<'w> Turn<'w> {
             clock,
             reserved: None,
             aloud: None,
+            quote: None,
             pictures: Vec::new(),
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
@@ -164,7 +177,9 @@ impl<'w> Turn<'w> {
             if let Some(completed) = self.boundary().await? {
                 return Ok(completed);
             }
-            if let Some(command) = self.command() {
+            if let Some(command) = self.command()
+                && !matches!(command, Command::Compact(_))
+            {
                 return self.obey(command).await;
             }
             if let Some(completed) = self.is_over().await? {
@@ -179,6 +194,9 @@ impl<'w> Turn<'w> {
             let brief = answers.as_deref().unwrap_or(home);
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
+            if let Some(completed) = self.shorten(brief).await? {
+                return Ok(completed);
+            }
             let step = thoughts(self.journal.turn());
             let span = info_span!("step", step);
             let effect = |name: &str| self.tools.effect(name);

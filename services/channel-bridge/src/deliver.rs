@@ -202,6 +202,19 @@ impl Deliver {
                 delivery.act = Some(Act::Delete { message: before });
                 Ok(None)
             }
+            Some(Act::Close { approval, message: None }) => {
+                let approval = *approval;
+                let asked = self.sessions.asked_with(delivery, approval).await;
+                let asked = asked.map_err(|error| {
+                    Outcome::not_sent(format!("cannot tell where it was asked: {error}"))
+                })?;
+                // What never arrived has no buttons.
+                let Some(asked) = asked else {
+                    return Err(Outcome::Sent { platform_id: String::new() });
+                };
+                delivery.act = Some(Act::Close { approval, message: Some(asked) });
+                Ok(None)
+            }
             Some(_) | None => Ok(None),
         }
     }

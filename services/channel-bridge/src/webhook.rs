@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use holdfast_directory::channel::{self, WebhookSecrets, WebhookSettings};
 use holdfast_kit::trace;
 use holdfast_session::Delivery;
-use holdfast_types::{AccountId, DeliveryClass, Sender, TenantId};
+use holdfast_types::{AccountId, Act, DeliveryClass, Sender, TenantId};
 use reqwest::{
     Client, StatusCode, Url,
     header::{CONTENT_TYPE, RETRY_AFTER},
@@ -80,6 +80,10 @@ impl Webhook {
             return Outcome::refused("the account has no `url` to post replies to: set one");
         };
         let id = part.id.to_string();
+        if matches!(part.act, Some(Act::Close { .. })) && !self.settings.actions {
+            // It shows no buttons, and understands no more than texts.
+            return Outcome::Sent { platform_id: id };
+        }
         let mut body = json!({
             "delivery_id": id,
             "conversation": part.target.chat,

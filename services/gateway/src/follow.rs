@@ -201,6 +201,7 @@ impl Follow {
                     What::Approval(awaited) => return Ok(Finished::waits(&awaited)),
                     What::StepStarted { .. }
                     | What::Text(_)
+                    | What::Thought(_)
                     | What::ToolStarted { .. }
                     | What::ToolEnded { .. } => {}
                 }

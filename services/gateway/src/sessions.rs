@@ -64,8 +64,8 @@ impl Service for Handler {
         let last = sessions.last().filter(|_| more);
         let next_page_token = last.map(|last| page_token(last.id)).unwrap_or_default();
         let now = Timestamp::now();
-        let sessions =
-            sessions.into_iter().map(|session| convert::session(session, &names, now)).collect();
+        let listed = |session| convert::listed(convert::session(session, &names, now));
+        let sessions = sessions.into_iter().map(listed).collect();
         Ok(Response::new(ListSessionsResponse { sessions, next_page_token }))
     }
 
@@ -178,11 +178,19 @@ impl Service for Handler {
         require(&caller, Scope::Read)?;
         let id = request.run_id.parse().map_err(Error::from)?;
 
-        let found = self.0.sessions.run(caller.tenant, id).await;
-        let (run, entries) = found.map_err(Error::from)?;
         let names = self.0.agent_names(caller.tenant).await?;
+        let (run, entries) = match self.0.sessions.run(caller.tenant, id).await {
+            Ok((run, entries)) => (convert::run(run, &names), entries),
+            // One that has not ended may wait for a person's word.
+            Err(holdfast_session::Error::NotFound { .. }) => {
+                let waiting = self.0.sessions.waiting_run(caller.tenant, id).await;
+                let (run, entries) = waiting.map_err(Error::from)?;
+                (convert::waiting_run(run, &names), entries)
+            }
+            Err(error) => return Err(Error::from(error).into()),
+        };
 
-        let run = Some(convert::run(run, &names));
+        let run = Some(run);
         let entries = entries.into_iter().map(convert::entry).collect();
         Ok(Response::new(GetRunResponse { run, entries }))
     }

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     context::introduced,
     history::Conversation,
+    text::line,
     tokens::{Tokenizer, message_tokens, messages_tokens},
 };
 
@@ -27,6 +28,9 @@ const WHOLE_UPTO: usize = 10;
 /// What the background's summary ends with if it left a message out.
 const TOO_LONG: &str = "[Some messages were too long to be part of this summary.]";
 
+/// The longest wish, in characters.
+const LONGEST_WISH: usize = 1_000;
+
 /// Why a conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
@@ -34,6 +38,8 @@ pub enum Reason {
     Proactive,
     /// The model refused it as too long, whatever was estimated.
     Overflow,
+    /// Its user asked for it.
+    Asked,
 }
 
 /// What to ask for a summary, and what it will stand for.
@@ -47,6 +53,8 @@ pub struct Plan {
     /// How long texts are that are merged at once, in tokens.
     pub(super) max_merge: usize,
     pub(super) remark: Option<&'static str>,
+    /// What matters to the one who asked; empty if they did not say.
+    pub(super) wish: String,
 }
 
 impl Plan {
@@ -55,7 +63,8 @@ impl Plan {
     ///
     /// The share is [`compute_adaptive_chunk_ratio`]'s; keeping stops at the first message that
     /// does not fit. More is kept only if calls at the journal's end have no results yet. The
-    /// summary so far goes into the new one.
+    /// summary so far goes into the new one. Where its user asks for it, all goes but the newest
+    /// exchange.
     #[must_use]
     pub fn compact(
         conversation: &Conversation<'_>,
@@ -70,8 +79,14 @@ impl Plan {
         if reason == Reason::Proactive && budget.fits(total) {
             return None;
         }
-        let ratio = compute_adaptive_chunk_ratio(messages, budget.window, tokenizer);
-        let cut = newest_within(conversation, share(budget.window, ratio), tokenizer)?;
+        let cut = match reason {
+            Reason::Proactive | Reason::Overflow => {
+                let ratio = compute_adaptive_chunk_ratio(messages, budget.window, tokenizer);
+                newest_within(conversation, share(budget.window, ratio), tokenizer)?
+            }
+            // Who asks for it wants it shorter than it is, however short: the newest exchange stays.
+            Reason::Asked => before_the_newest(conversation)?,
+        };
         let older = &messages[..cut.message];
         let max_chunk = budget.max_chunk();
         let chunks: Vec<&[ChatMessage]> = split_messages_by_token_share(older, PARTS, tokenizer)
@@ -84,7 +99,18 @@ impl Plan {
             keeps: kept(conversation, cut),
             max_merge: max_chunk,
             remark: None,
+            wish: String::new(),
         })
+    }
+
+    /// Tells the summariser what matters to the one who asked, in their own words.
+    #[must_use]
+    pub fn with_regard_to(mut self, wish: &str) -> Self {
+        self.wish = line(wish, LONGEST_WISH);
+        for request in &mut self.requests {
+            request.regard(&self.wish);
+        }
+        self
     }
 
     /// Plans the background's summary, if it is time: the last 4 messages stay, of the others what
@@ -131,6 +157,7 @@ impl Plan {
             keeps: kept(conversation, cut),
             max_merge: half,
             remark: (fitting.len() < all).then_some(TOO_LONG),
+            wish: String::new(),
         })
     }
 }
@@ -196,6 +223,12 @@ fn newest_within(
     let oldest = found?;
     tokens += messages_tokens(tokenizer, &messages[..oldest.message]);
     (tokens > room).then_some(oldest)
+}
+
+/// The newest cut before which something is, from which on the newest exchange stays whole.
+fn before_the_newest(conversation: &Conversation<'_>) -> Option<Cut> {
+    let newest = conversation.exchanges.last().copied().unwrap_or_default();
+    cuts(conversation).rfind(|cut| cut.message <= newest)
 }
 
 fn kept(conversation: &Conversation<'_>, cut: Cut) -> u32 {

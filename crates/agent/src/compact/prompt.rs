@@ -73,6 +73,15 @@ impl SummaryRequest {
         Self { prompt, max_output: SUMMARY_OUTPUT_TOKENS }
     }
 
+    /// Adds what matters to the person who asked for the summary. It is theirs to say, and stands
+    /// outside of the record.
+    pub(super) fn regard(&mut self, wish: &str) {
+        if !wish.is_empty() {
+            self.prompt.push_str("\n\nThe user asks that the summary regards this above all: ");
+            self.prompt.push_str(wish);
+        }
+    }
+
     /// Summaries of stretches that follow each other.
     pub(super) fn merge(summaries: &[String]) -> Self {
         let mut prompt = MERGE.to_owned();

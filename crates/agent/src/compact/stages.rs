@@ -101,7 +101,12 @@ impl Plan {
             return Ok(Progress::Done(Summary { text, keeps: self.keeps }));
         }
         let groups = groups(&answers, self.max_merge);
-        let requests = groups.into_iter().map(SummaryRequest::merge).collect();
+        let merge = |group: &[String]| {
+            let mut request = SummaryRequest::merge(group);
+            request.regard(&self.wish);
+            request
+        };
+        let requests = groups.into_iter().map(merge).collect();
         Ok(Progress::Ask(Self { requests, ..self }))
     }
 }
@@ -132,7 +137,8 @@ mod tests {
 
     fn plan(questions: usize, max_merge: usize) -> Plan {
         let request = SummaryRequest { prompt: "?".into(), max_output: 1 };
-        Plan { requests: vec![request; questions], goes: 0, keeps: 3, max_merge, remark: None }
+        let (requests, wish) = (vec![request; questions], String::new());
+        Plan { requests, goes: 0, keeps: 3, max_merge, remark: None, wish }
     }
 
     fn answers(count: usize) -> Vec<String> {
@@ -156,6 +162,17 @@ mod tests {
         assert_eq!(merging.requests(), [SummaryRequest::merge(&answers(2))]);
         let done = merging.answered(vec!["all".into()]).unwrap();
         assert_eq!(done, Progress::Done(Summary { text: "all".into(), keeps: 3 }));
+    }
+
+    #[test]
+    fn what_matters_to_the_one_who_asks_is_told_in_each_question() {
+        let plan = plan(2, 100).with_regard_to("the\nnames");
+        assert!(plan.requests().iter().all(|asked| asked.prompt.ends_with(": the names")));
+
+        let more = plan.answered(answers(2)).unwrap();
+
+        let Progress::Ask(merging) = more else { panic!("{more:?}") };
+        assert!(merging.requests()[0].prompt.ends_with(": the names"));
     }
 
     #[test]

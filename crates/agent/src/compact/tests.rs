@@ -334,3 +334,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn who_asks_for_it_has_all_but_the_newest_exchange_summarised_however_short_it_is() {
+    let journal = [talk(3, 5), vec![heard(9, "/compact")]].concat();
+
+    let plan = compact(&journal, Reason::Asked, BUDGET).unwrap();
+
+    assert_eq!(plan.goes(), 4);
+    assert_eq!(plan.keeps(), 3);
+    assert_eq!(compact(&talk(1, 5), Reason::Asked, BUDGET), None);
+    assert_eq!(compact(&[heard(9, "/compact")], Reason::Asked, BUDGET), None);
+}

@@ -105,7 +105,7 @@ pub fn needs_memory_flush(flush: &Flush) -> bool {
         SessionKind::Subagent | SessionKind::Heartbeat => false,
     };
     let is_near = match flush.reason {
-        Reason::Overflow => true,
+        Reason::Overflow | Reason::Asked => true,
         Reason::Proactive => {
             !flush.budget.fits(flush.tokens.saturating_add(SOFT_THRESHOLD_TOKENS + 1))
         }

@@ -17,6 +17,7 @@
 //! | a call that nobody spoke before | a short line in brackets before it |
 //! | a seeded message of the assistant | its message |
 //! | a command and its answer | nothing |
+//! | directives at a message's ends | nothing: how it is answered is no part of what is said |
 //! | that a person was asked about a call, and allowed it | nothing: the call's result tells |
 //! | a conversation that began anew | nothing from before it |
 //! | what was thought and called while memory was written down | nothing |
@@ -68,7 +69,7 @@ pub struct Conversation<'j> {
     /// How many entries the journal has.
     pub(crate) entries: usize,
     /// The first message of each exchange.
-    pub(super) exchanges: Vec<usize>,
+    pub(crate) exchanges: Vec<usize>,
 }
 
 impl<'j> Conversation<'j> {

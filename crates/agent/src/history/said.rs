@@ -29,7 +29,7 @@ pub(super) fn said(body: &Body, kind: SessionKind) -> String {
     {
         text.push_str(&format!("[in answer to: {quoted}] "));
     }
-    text.push_str(&body.text);
+    text.push_str(body.said());
     for attachment in &body.attachments {
         let mut shown = line(&format!("{} {}", attachment.kind, attachment.name), 128);
         if let Some(file) = &attachment.file {

@@ -311,4 +311,7 @@ pub struct Runtime<'a> {
     pub model: &'a str,
     /// How hard the model thinks: `off`, `low`, `medium`, `high`.
     pub thinking: &'a str,
+    /// What becomes of commands that need approval, where somebody said so: `off`, `ask`, `full`
+    /// (spec SYS-012).
+    pub elevated: Option<&'a str>,
 }

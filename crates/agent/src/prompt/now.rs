@@ -90,6 +90,9 @@ pub(super) fn runtime(out: &mut String, setting: &Setting<'_>, moment: &Moment<'
         }
     }
     part(out, "thinking", runtime.thinking);
+    if let Some(elevated) = runtime.elevated {
+        part(out, "elevated", elevated);
+    }
     out.push('\n');
 }
 

@@ -69,4 +69,5 @@ const RUNTIME: Runtime<'_> = Runtime {
     version: "0.1.0",
     model: "demo:demo",
     thinking: "medium",
+    elevated: None,
 };

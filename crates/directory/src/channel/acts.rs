@@ -1,4 +1,4 @@
-//! What an agent can do on a channel.
+//! What an agent can do on a channel, and what the channel can.
 
 use serde_json::Value;
 
@@ -21,6 +21,16 @@ pub fn acts(channel: &str, settings: &Value) -> &'static [&'static str] {
         // A program that was written for texts would show an empty one.
         WEBHOOK if settings["actions"] == Value::Bool(true) => ON_WEBHOOK,
         _ => &["send"],
+    }
+}
+
+/// What a channel is capable of, by the names that the prompt has for it (spec SYS-014): on both a
+/// reply can quote a message.
+#[must_use]
+pub fn capabilities(channel: &str) -> &'static [&'static str] {
+    match channel {
+        TELEGRAM | WEBHOOK => &["replyTags"],
+        _ => &[],
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `error` | it broke off, and why |
 //! | `ping`, and whatever else | nothing |
 //!
-//! Thoughts are not shown; they are carried as they came, with where they stood.
+//! Thoughts are no part of the text; they are carried as they came, with where they stood.
 
 use std::collections::BTreeMap;
 
@@ -117,6 +117,7 @@ impl Decoder {
             }
             "thinking" | "redacted_thinking" => {
                 self.thoughts += block.to_string().len();
+                self.gather.thought(block["thinking"].as_str().unwrap_or_default(), deltas);
                 Block::Thought(block.clone())
             }
             _ => Block::Other,
@@ -137,6 +138,7 @@ impl Decoder {
             }
             Some(Block::Call(at)) => self.gather.input(*at, &delta["partial_json"]),
             Some(Block::Thought(thought)) => {
+                self.gather.thought(delta["thinking"].as_str().unwrap_or_default(), deltas);
                 for key in ["thinking", "signature"] {
                     let Some(piece) = delta[key].as_str() else { continue };
                     self.thoughts += piece.len();

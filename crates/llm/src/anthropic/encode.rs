@@ -100,7 +100,7 @@ fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
                 body["thinking"] = json!({ "type": "enabled", "budget_tokens": budget });
             }
         }
-        (By::No | By::Effort | By::Switch, _) => {}
+        (By::No | By::Effort | By::Switch | By::Marks, _) => {}
     }
     // The clock is among what is told, and moves within a turn. Thoughts from before are then left
     // out by the provider, where the request would else be refused.
@@ -109,6 +109,10 @@ fn think(body: &mut Value, request: &Request, card: &Card, most: u32) {
             "type": "adaptive",
             "block_binding": { "prefix_mismatch_behavior": "drop_block" },
         });
+    }
+    // Newer models show nothing of it unless they are asked to.
+    if request.shows_thinking && body["thinking"]["type"] == "adaptive" {
+        body["thinking"]["display"] = "summarized".into();
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! | piece | what it means |
 //! |---|---|
-//! | a part with `text` | text; with `thought` beside it, nothing |
+//! | a part with `text` | text; with `thought` beside it, what it thinks |
 //! | a part with `functionCall` | a call, whole |
 //! | `thoughtSignature` beside either | carried |
 //! | `finishReason` | the end, and why |
@@ -82,7 +82,9 @@ impl Decoder {
                 item["signature"] = signature.clone();
             }
             self.items.push(item);
-        } else if let Some(text) = part["text"].as_str().filter(|_| part["thought"] != true) {
+        } else if part["thought"] == true {
+            self.gather.thought(part["text"].as_str().unwrap_or_default(), deltas);
+        } else if let Some(text) = part["text"].as_str() {
             let before = self.gather.text_len();
             self.gather.text(text, deltas)?;
             self.said(self.gather.text_len() - before, signature);

@@ -44,7 +44,10 @@ pub(super) fn encode(request: &Request) -> Value {
     if let Some(most) = request.max_output {
         body["generationConfig"]["maxOutputTokens"] = most.into();
     }
-    if let Some(thinking) = thinking(request.thinking, card) {
+    if let Some(mut thinking) = thinking(request.thinking, card) {
+        if request.shows_thinking && request.thinking != Thinking::Off {
+            thinking["includeThoughts"] = true.into();
+        }
         body["generationConfig"]["thinkingConfig"] = thinking;
     }
     body
@@ -63,7 +66,7 @@ fn thinking(level: Thinking, card: &Card) -> Option<Value> {
         (By::Budget, Thinking::Low) => Some(json!({ "thinkingBudget": 1_024 })),
         (By::Budget, Thinking::Medium) => Some(json!({ "thinkingBudget": 8_192 })),
         (By::Budget, Thinking::High) => Some(json!({ "thinkingBudget": 24_576 })),
-        (By::No | By::Adaptive | By::Switch, _) => None,
+        (By::No | By::Adaptive | By::Switch | By::Marks, _) => None,
     }
 }
 

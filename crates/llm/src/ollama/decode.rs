@@ -25,7 +25,7 @@ pub(super) struct Decoder {
 
 impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
-        let (model, gather) = (request.model.clone(), Gather::new(request));
+        let (model, gather) = (request.model.clone(), Gather::marked(request));
         Self { model, gather, thoughts: String::new() }
     }
 
@@ -38,6 +38,7 @@ impl Decoder {
         if self.thoughts.len() + thought.len() <= MOST_CARRY {
             self.thoughts.push_str(thought);
         }
+        self.gather.thought(thought, deltas);
         self.gather.text(message["content"].as_str().unwrap_or_default(), deltas)?;
         for call in message["tool_calls"].as_array().into_iter().flatten() {
             let function = &call["function"];

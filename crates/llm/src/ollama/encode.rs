@@ -56,7 +56,7 @@ fn think(level: Thinking, card: &Card) -> Option<Value> {
         (By::Switch, level) => Some((level != Thinking::Off).into()),
         (By::Effort, Thinking::Off) => card.thinking.off.as_deref().map(Value::from),
         (By::Effort, level) => Some(level.as_str().into()),
-        (By::No | By::Budget | By::Adaptive, _) => None,
+        (By::No | By::Budget | By::Adaptive | By::Marks, _) => None,
     }
 }
 

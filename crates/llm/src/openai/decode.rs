@@ -10,6 +10,7 @@
 //! | a call without an id, or with one that is taken or too long | it gets one |
 //! | input as an object | its text |
 //! | `content: null`, a list of parts | nothing; their texts |
+//! | `reasoning_content`, `reasoning`, `<think>` in the text | what it thinks |
 //! | no `[DONE]`, but a `finish_reason` | the end |
 //! | neither | it broke off |
 
@@ -42,7 +43,7 @@ struct Place {
 
 impl Decoder {
     pub(super) fn new(request: &Request) -> Self {
-        let (model, gather) = (request.model.clone(), Gather::new(request));
+        let (model, gather) = (request.model.clone(), Gather::marked(request));
         Self { model, gather, calls: Vec::new() }
     }
 
@@ -92,6 +93,10 @@ impl Decoder {
         }
         let choice = &event["choices"][0];
         let said = &choice[part];
+        // Servers have one name for it or the other, or both for the same.
+        let thought = [&said["reasoning_content"], &said["reasoning"]];
+        let thought = thought.into_iter().filter_map(Value::as_str).find(|text| !text.is_empty());
+        self.gather.thought(thought.unwrap_or_default(), deltas);
         for text in [&said["content"], &said["refusal"]] {
             self.gather.text(&flat(text), deltas)?;
         }
@@ -251,6 +256,7 @@ mod tests {
         };
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: String::new(),
             calls: vec![
                 call("call_a", "recall", r#"{"query":"tea"}"#),
                 call("call_b", "session_status", "{}"),
@@ -283,6 +289,37 @@ mod tests {
         }
         let bytes: Vec<&[u8]> = RECORDED.as_bytes().chunks(1).collect();
         assert_eq!(decode(&bytes).1.unwrap(), recorded());
+    }
+
+    #[test]
+    fn thinking_is_told_from_text_however_the_server_sends_it() {
+        let said = |deltas: &[Value]| {
+            let last = json!({ "choices": [{ "delta": {}, "finish_reason": "stop" }] });
+            let chunks = deltas
+                .iter()
+                .map(|delta| json!({ "choices": [{ "index": 0, "delta": delta }] }))
+                .chain([last]);
+            let stream: String = chunks.map(|value| format!("data: {value}\n\n")).collect();
+            let (deltas, reply) = decode(&[stream.as_bytes()]);
+            let reply = reply.unwrap();
+            (deltas, reply.thinking, reply.text)
+        };
+        let told = [Delta::Thought("hm".into()), Delta::Text("Yes.".into())];
+
+        for field in ["reasoning_content", "reasoning"] {
+            let (deltas, thinking, text) =
+                said(&[json!({ field: "hm" }), json!({ "content": "Yes." })]);
+            assert_eq!(
+                (deltas.as_slice(), thinking.as_str(), text.as_str()),
+                (&told[..], "hm", "Yes.")
+            );
+        }
+        let pieces = ["<th", "ink>hm</thi", "nk>\n\n<final>Yes.", "</fin", "al>\n"];
+        let (deltas, thinking, text) = said(&pieces.map(|text| json!({ "content": text })));
+        assert_eq!(
+            (deltas.as_slice(), thinking.as_str(), text.as_str()),
+            (&told[..], "hm", "Yes.")
+        );
     }
 
     #[test]

@@ -50,7 +50,7 @@ pub(crate) fn effort(thinking: Thinking, card: &Card) -> Option<&str> {
     match (card.thinking.by, thinking) {
         (By::Effort, Thinking::Off) => card.thinking.off.as_deref(),
         (By::Effort, level) => Some(level.as_str()),
-        (By::No | By::Budget | By::Adaptive | By::Switch, _) => None,
+        (By::No | By::Budget | By::Adaptive | By::Switch | By::Marks, _) => None,
     }
 }
 

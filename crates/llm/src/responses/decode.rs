@@ -5,11 +5,12 @@
 //! | `response.output_item.added`, `.done` | an item begins; it is whole |
 //! | `response.output_text.delta`, `.refusal.delta` | a piece of text |
 //! | `response.function_call_arguments.delta` | a piece of a call's input |
+//! | `response.reasoning_summary_text.delta` | a piece of what it thinks |
 //! | `response.completed`, `.incomplete` | the end, why, and what it cost |
 //! | `response.failed`, `error` | it broke off, and why |
 //! | whatever else | nothing |
 //!
-//! Reasoning is not shown; it is carried as it came, with where it stood.
+//! Reasoning is no part of the text; it is carried as it came, with where it stood.
 
 use std::collections::BTreeMap;
 
@@ -69,6 +70,13 @@ impl Decoder {
             "response.refusal.delta" => {
                 self.is_refused = true;
                 self.text(index, &event["delta"], deltas)?;
+            }
+            "response.reasoning_summary_text.delta" => {
+                self.gather.thought(event["delta"].as_str().unwrap_or_default(), deltas);
+            }
+            "response.reasoning_summary_part.added" => {
+                let is_first = event["summary_index"].as_u64() == Some(0);
+                self.gather.thought(if is_first { "" } else { "\n\n" }, deltas);
             }
             "response.function_call_arguments.delta" => {
                 if let Some(Item::Call(at)) = self.items.get(&index) {

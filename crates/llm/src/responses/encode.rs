@@ -43,6 +43,9 @@ pub(super) fn encode(request: &Request) -> Value {
         if let Some(effort) = effort(request.thinking, card) {
             body["reasoning"] = json!({ "effort": effort });
         }
+        if request.shows_thinking && request.thinking != holdfast_types::Thinking::Off {
+            body["reasoning"]["summary"] = "auto".into();
+        }
     }
     if let Some(most) = request.max_output {
         body["max_output_tokens"] = most.into();
@@ -241,6 +244,12 @@ mod tests {
         assert_eq!(told("openai:gpt-5", Thinking::Off), ("minimal".into(), sealed.clone()));
         assert_eq!(told("openai:gpt-6.1-terra", Thinking::Off), ("none".into(), sealed));
         assert_eq!(told("openai:gpt-4o", Thinking::High), (Value::Null, Value::Null));
+        let shown = |thinking| {
+            let asked = asked("openai:gpt-5", vec![]);
+            encode(&Request { thinking, shows_thinking: true, ..asked })["reasoning"]["summary"]
+                .clone()
+        };
+        assert_eq!((shown(Thinking::Low), shown(Thinking::Off)), ("auto".into(), Value::Null));
     }
 
     #[test]

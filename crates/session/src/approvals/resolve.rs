@@ -4,7 +4,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{ApprovalId, ApprovalState, RunnerId, State, TenantId, Verdict};
 use uuid::Uuid;
 
-use super::{Approval, Row, approval, no_approval, rules::remember, tell};
+use super::{Approval, Row, approval, close::close, no_approval, rules::remember, tell};
 use crate::{
     Error, Running, Sessions,
     sessions::lock,
@@ -73,6 +73,7 @@ impl Sessions {
             remember(&mut tx, &approval, by).await?;
         }
         tell(&mut tx, session, "approval.resolved", &[id.as_uuid()]).await?;
+        close(&mut tx, session, &[id.as_uuid()]).await?;
         let waits = lease.state == State::WaitForEvent && lease.wait.is_for_approval();
         let wake = waits && make_ready(&mut tx, &lease, KeepWait::No).await?;
         tx.commit().await?;

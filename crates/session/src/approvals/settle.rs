@@ -6,7 +6,7 @@ use holdfast_pg::TenantTx;
 use holdfast_types::{ApprovalState, RunId, SessionId, Wait};
 use uuid::Uuid;
 
-use super::{millis, tell};
+use super::{close::close, millis, tell};
 use crate::{
     Claim, Completed, Error, NewDelivery, Sessions,
     append::deliver,
@@ -65,6 +65,7 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         tell(&mut tx, claim.session, "approval.resolved", &overdue).await?;
+        close(&mut tx, claim.session, &overdue).await?;
         let rows: Vec<(String, String, i64)> = sqlx::query_as(READ)
             .bind(claim.tenant.as_uuid())
             .bind(run.as_uuid())
@@ -137,6 +138,7 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         tell(&mut tx, claim.session, "approval.resolved", &withdrawn).await?;
+        close(&mut tx, claim.session, &withdrawn).await?;
         Ok(tx.commit().await?)
     }
 

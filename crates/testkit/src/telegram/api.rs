@@ -140,10 +140,22 @@ impl Shared {
             }
             "getWebhookInfo" => Ok(json!({"url": bot.webhook_url(),
                 "has_custom_certificate": false, "pending_update_count": bot.pending()})),
-            "sendMessage" | "editMessageText" | "deleteMessage" | "sendChatAction"
-            | "setMessageReaction" | "pinChatMessage" | "unpinChatMessage" | "sendPoll"
-            | "createForumTopic" | "sendPhoto" | "sendDocument" | "sendVoice" | "sendAudio"
-            | "sendAnimation" | "sendVideo" => {
+            "sendMessage"
+            | "editMessageText"
+            | "editMessageReplyMarkup"
+            | "deleteMessage"
+            | "sendChatAction"
+            | "setMessageReaction"
+            | "pinChatMessage"
+            | "unpinChatMessage"
+            | "sendPoll"
+            | "createForumTopic"
+            | "sendPhoto"
+            | "sendDocument"
+            | "sendVoice"
+            | "sendAudio"
+            | "sendAnimation"
+            | "sendVideo" => {
                 let fault = self.faults.take();
                 if let Some(fault) = &fault {
                     before(fault, cut)?;
@@ -171,6 +183,13 @@ impl Shared {
         match method {
             "sendMessage" => self.send(token, params),
             "editMessageText" => self.edit(params),
+            "editMessageReplyMarkup" => {
+                let (chat, id) = (chat(params)?, params["message_id"].as_i64().unwrap_or_default());
+                match lock(&self.texts).get(&(chat, id)) {
+                    Some(text) => Ok(message(token, chat, id, text)),
+                    None => Err(refuse(400, "Bad Request: message to edit not found")),
+                }
+            }
             "deleteMessage" => {
                 let key = (chat(params)?, params["message_id"].as_i64().unwrap_or_default());
                 match lock(&self.texts).remove(&key) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use holdfast_agent::policy::{Compiled, Decision, Permission, Subject};
 use holdfast_sandbox::Backend;
 use holdfast_tools::{Approval, CommandLine};
+use holdfast_types::Elevated;
 use serde_json::{Value, json};
 
 /// The longest that a summary for a person is, in characters.
@@ -15,11 +16,17 @@ const LONGEST_SUMMARY: usize = 300;
 pub(crate) struct Judge {
     policy: Arc<Compiled>,
     subject: Subject,
+    elevated: Elevated,
 }
 
 impl Judge {
     pub(crate) const fn new(policy: Arc<Compiled>, subject: Subject) -> Self {
-        Self { policy, subject }
+        Self { policy, subject, elevated: Elevated::Ask }
+    }
+
+    /// With what the conversation's owner has said of commands that need a word.
+    pub(crate) fn with(self, elevated: Elevated) -> Self {
+        Self { elevated, ..self }
     }
 }
 
@@ -31,6 +38,9 @@ impl Judge {
 /// | that it lets a person decide | is asked about | is asked about |
 /// | that wants the network | runs if tenant and agent allow it, is asked about if neither says | the same |
 /// | any other | runs | is asked about |
+///
+/// What would be asked about is refused with `/elevated off`, and runs with `/elevated full`, but
+/// not without walls (decision 0022).
 pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLine) -> Approval {
     let Some(judge) = judge else { return ask(line) };
     let view = judge.policy.view(&judge.subject);
@@ -49,7 +59,22 @@ pub(super) fn approval(judge: Option<&Judge>, backend: Backend, line: &CommandLi
             }
         }
     }
-    if is_asked { ask(line) } else { Approval::Never }
+    if !is_asked {
+        return Approval::Never;
+    }
+    match (judge.elevated, backend) {
+        (Elevated::Off, _) => Approval::Deny(
+            "not run: it needs a person's approval, and this conversation asks for none \
+             (/elevated off)"
+                .to_owned(),
+        ),
+        // Where nothing holds a command in, each is looked at: no word is given beforehand.
+        (Elevated::Full, Backend::Plain) | (Elevated::On | Elevated::Ask, _) => ask(line),
+        (Elevated::Full, _) => {
+            metrics::counter!("holdfast_runner_commands_elevated_total").increment(1);
+            Approval::Never
+        }
+    }
 }
 
 /// A command, as the policy reads it.
@@ -163,6 +188,24 @@ mod tests {
         };
         let tenant = policy::Settings { exec, ..policy::Settings::default() };
         assert!(is_asked(&approval(Some(&judge(&tenant)), Backend::Bubblewrap, &line("ls"))));
+    }
+
+    #[test]
+    fn a_word_given_beforehand_holds_within_walls_and_lifts_nothing_that_is_denied() {
+        let network = CommandLine { network: true, ..line("ls") };
+        let with = |tenant: &policy::Settings, elevated, backend| {
+            approval(Some(&judge(tenant).with(elevated)), backend, &network)
+        };
+        let (usual, walls) = (policy::Settings::default(), Backend::Bubblewrap);
+        let actions = serde_json::from_value(json!({ "network": "deny" })).unwrap();
+        let denied = policy::Settings { actions, ..policy::Settings::default() };
+
+        assert_eq!(with(&usual, Elevated::Full, walls), Approval::Never);
+        assert!(is_asked(&with(&usual, Elevated::Full, Backend::Plain)));
+        assert!(is_asked(&with(&usual, Elevated::Ask, walls)));
+        assert!(is_asked(&with(&usual, Elevated::On, walls)));
+        assert!(matches!(with(&usual, Elevated::Off, walls), Approval::Deny(_)));
+        assert!(matches!(with(&denied, Elevated::Full, walls), Approval::Deny(_)));
     }
 
     #[test]

@@ -537,7 +537,10 @@ async fn in_a_group_only_whom_the_owner_named_may_decide() -> anyhow::Result<()>
     assert_eq!(world.text(&sent).await?, "launched rocket");
     let record = world.sessions.approval(world.tenant, &slug).await?;
     assert_eq!(record.decided_by.as_deref(), Some("telegram:7"));
-    let texts = world.texts("select body from session.deliveries order by out_seq").await?;
+    let closed = "select count(*) from session.deliveries where act->>'act' = 'close'";
+    assert_eq!(world.number(closed).await?, 1);
+    let texts = "select body from session.deliveries where act is null order by out_seq";
+    let texts = world.texts(texts).await?;
     assert_eq!(texts.len(), 3, "{texts:?}");
     assert!(texts[1].starts_with("You may not decide"), "{texts:?}");
     assert_eq!(texts[2], "launched rocket");

@@ -57,6 +57,8 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
     world.ask("s", "and now?").await?;
 
     let found = summaries(&world, session).await?;
+    let shown = world.sessions.session(world.tenant, session).await?.summary;
+    assert_eq!(Some(&shown), found.first().map(|(text, _)| text));
     assert_eq!(found, [("They counted.".to_owned(), 4)]);
     let requests = world.model.requests();
     let last = requests.last().unwrap().body.to_string();

@@ -70,6 +70,42 @@ async fn calls_are_seen_as_they_are_made() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The pieces of thought and text, in order: which, and what.
+fn pieces(seen: &[DeltaBody]) -> Vec<(bool, &str)> {
+    seen.iter()
+        .filter_map(|body| match body {
+            DeltaBody::Thought { text } => Some((true, text.as_str())),
+            DeltaBody::Text { text } => Some((false, text.as_str())),
+            _ => None,
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn what_the_model_thinks_is_seen_before_its_answer_by_those_who_asked() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    world.model.pace(Duration::from_millis(5));
+    let thought = "word ".repeat(60);
+    let reply = || vec![Reply::text(format!("<think>{thought}</think>Yes."))];
+
+    let usual = watch(&world, reply()).await?;
+    world.ask("s", "/reasoning on").await?;
+    let whole = watch(&world, reply()).await?;
+    world.ask("s", "/reasoning stream").await?;
+    let streamed = watch(&world, reply()).await?;
+
+    assert_eq!(pieces(&usual), [(false, "Yes.")]);
+    assert_eq!(pieces(&whole), [(true, thought.as_str()), (false, "Yes.")]);
+    let mut streamed = pieces(&streamed);
+    assert_eq!(streamed.pop(), Some((false, "Yes.")));
+    assert!(streamed.len() > 2 && streamed.iter().all(|(thinks, _)| *thinks), "{streamed:?}");
+    let all: String = streamed.into_iter().map(|(_, text)| text).collect();
+    assert_eq!(all, thought);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_reply_that_begins_anew_says_so() -> anyhow::Result<()> {
     let world = World::start().await?;

@@ -113,6 +113,20 @@ impl Telegram {
                 };
                 self.media(place, &part.text, (stored, content), *voice).await
             }
+            Act::Close { message: None, .. } => Err(Failed::Refused("nothing was asked here")),
+            // Without a keyboard the message has none any more
+            // (<https://core.telegram.org/bots/api#editmessagereplymarkup>).
+            Act::Close { message: Some(id), .. } => {
+                match self.again("editMessageReplyMarkup", on(message(id)?), id).await {
+                    // It has none already.
+                    Err(Failed::Call(CallError::Refused { status: 400, description, .. }))
+                        if description.contains("message is not modified") =>
+                    {
+                        Ok(id.clone())
+                    }
+                    done => done,
+                }
+            }
             Act::Event | Act::Embed { .. } => Err(Failed::Refused("telegram has nothing like it")),
         }
     }
@@ -120,7 +134,8 @@ impl Telegram {
     /// Does what does no harm when it is done twice, so that a lost answer is no riddle: what is
     /// pinned is pinned.
     async fn again(&self, method: &str, params: Value, id: &str) -> Result<String, Failed> {
-        match self.bot.method::<bool>(method, &params).await {
+        // What was done is `true`, or the message that it was done to.
+        match self.bot.method::<Value>(method, &params).await {
             Ok(_) => Ok(id.to_owned()),
             Err(CallError::Unsure(why)) => Err(Failed::Call(CallError::NotSent(why))),
             Err(error) => Err(error.into()),

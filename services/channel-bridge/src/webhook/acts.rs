@@ -16,6 +16,9 @@ pub(super) fn described(act: &Act, file: Option<&[u8]>) -> Result<Value, String>
         Act::Poll { options } => json!({"poll_options": options}),
         Act::Thread { name } => json!({"thread_name": name}),
         Act::Event => json!({}),
+        Act::Close { approval, message } => {
+            json!({"approval": approval, "message_id": message})
+        }
         Act::Embed { embed } => json!({"embed": embed}),
         Act::Media { file: stored, voice } => {
             let content = file.ok_or("its file is gone")?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use holdfast_testkit::{FakeReceiver, Fault, Proxy};
-use holdfast_types::{AccountId, Target};
+use holdfast_types::{AccountId, Target, Verdict};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -308,5 +308,31 @@ async fn a_request_for_approval_has_buttons_on_telegram() {
     let keyboard = &sent.params["reply_markup"]["inline_keyboard"];
     assert_eq!(keyboard[0][0]["text"], "Allow once");
     assert_eq!(keyboard[2][0]["callback_data"], format!("d:{asked}"));
+    bridge.stop().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_decided_has_no_buttons_any_more() {
+    let (world, account) = with_bot().await;
+    let asked = world.ask(target("telegram", account, "7"), "Approval needed").await;
+    let bridge = world.bridge().await;
+    eventually("it is sent", async || texts(&world).len() == 1).await;
+    let edits = || {
+        let calls = world.telegram.calls().into_iter();
+        calls.filter(|call| call.method == "editMessageReplyMarkup").collect::<Vec<_>>()
+    };
+    assert_eq!(edits().len(), 0);
+
+    world.sessions.resolve_approval(world.tenant, asked, Verdict::Deny, "key_test").await.unwrap();
+
+    eventually("the buttons are taken away", async || edits().len() == 1).await;
+    let edit = edits().remove(0);
+    let sent = world.deliveries().await.remove(0).platform_id.unwrap();
+    assert_eq!(edit.params["message_id"].to_string(), sent);
+    assert_eq!(edit.params["chat_id"], 7);
+    assert_eq!(edit.params.get("reply_markup"), None);
+    let again = world.sessions.resolve_approval(world.tenant, asked, Verdict::Deny, "key_test");
+    assert!(again.await.unwrap().duplicate);
+    assert_eq!(world.deliveries().await.len(), 2);
     bridge.stop().await;
 }

@@ -37,7 +37,7 @@ pub struct World {
     pub gateway: FakeGateway,
     pub config: Config,
     pub files: Workspaces,
-    sessions: Sessions,
+    pub sessions: Sessions,
     bus: Bus,
     _database: Database,
     _nats: nats::Namespace,

@@ -24,6 +24,8 @@ pub enum What {
     },
     /// More text of the step.
     Text(String),
+    /// More of what the model thinks in it, where that is shown.
+    Thought(String),
     /// A tool is being called.
     ToolStarted {
         /// The call.

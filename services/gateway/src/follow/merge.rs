@@ -162,6 +162,14 @@ impl Merge {
                 }
                 _ => return,
             },
+            // It is shown and no part of the answer: what is lost of it is lost.
+            DeltaBody::Thought { text } => match &mut self.step {
+                Some(step) => {
+                    step.fresh = false;
+                    What::Thought(text)
+                }
+                None => return,
+            },
             DeltaBody::ToolStarted { call, tool } => What::ToolStarted { call, tool },
             DeltaBody::ToolEnded { call, failed } => What::ToolEnded { call, failed },
             DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {
@@ -255,6 +263,22 @@ mod tests {
                 What::Text("llo".into()),
                 What::Done(finished("whole")),
             ]
+        );
+    }
+
+    #[test]
+    fn what_is_thought_is_told_and_is_no_text() {
+        let mut story = Story::new();
+
+        story.ours(3, 0, 0, DeltaBody::Started);
+        story.ours(3, 0, 1, DeltaBody::Thought { text: "hm".into() });
+        story.ours(4, 0, 0, DeltaBody::StepRestarted);
+        story.ours(4, 0, 1, text("hello"));
+
+        let began = || What::StepStarted { again: false };
+        assert_eq!(
+            story.told,
+            [began(), What::Thought("hm".into()), began(), What::Text("hello".into())]
         );
     }
 

@@ -132,6 +132,7 @@ fn event_of(follow: &Follow, event: Event) -> RunEvent {
     let event = match what {
         What::StepStarted { again } => E::StepStarted(pb::StepStarted { again }),
         What::Text(text) => E::Text(pb::TextDelta { text }),
+        What::Thought(text) => E::Thinking(pb::TextDelta { text }),
         What::ToolStarted { call, tool } => E::ToolStarted(pb::ToolStarted { call_id: call, tool }),
         What::ToolEnded { call, failed } => E::ToolEnded(pb::ToolEnded { call_id: call, failed }),
         What::Approval(awaited) => E::ApprovalRequested(pb::ApprovalRequested {

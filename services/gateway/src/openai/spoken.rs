@@ -56,7 +56,8 @@ impl Spoken {
                 self.closed |= !self.said.is_empty();
                 Vec::new()
             }
-            What::ToolEnded { .. } => Vec::new(),
+            // Thinking has no place in these protocols' answers.
+            What::Thought(_) | What::ToolEnded { .. } => Vec::new(),
             What::Approval(awaited) => self.wait(&awaited),
             What::Done(finished) => self.end(event.step, finished),
         }

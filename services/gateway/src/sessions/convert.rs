@@ -11,6 +11,9 @@ use crate::control::{AgentNames, timestamp};
 /// A session at rest for so long sleeps (spec STM-021).
 const SLEEPS_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
+/// The longest summary in a list, in characters.
+const LONGEST_LISTED: usize = 160;
+
 /// A session, as it is at the moment `now`.
 pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Session {
     pb::Session {
@@ -21,6 +24,7 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
         kind: view.kind,
         parent_id: view.parent.map(|parent| parent.to_string()).unwrap_or_default(),
         label: view.label,
+        summary: view.summary,
         waiting: view.waiting,
         approvals: view.approvals,
         turns: view.turns,
@@ -28,6 +32,16 @@ pub fn session(view: SessionView, names: &AgentNames, now: Timestamp) -> pb::Ses
         created_at: Some(timestamp(view.created_at)),
         updated_at: Some(timestamp(view.updated_at)),
     }
+}
+
+/// A session as it stands in a list: of its summary only how it begins.
+pub fn listed(session: pb::Session) -> pb::Session {
+    let end = session.summary.char_indices().nth(LONGEST_LISTED).map(|(end, _)| end);
+    let summary = match end {
+        Some(end) => format!("{}…", &session.summary[..end]),
+        None => session.summary,
+    };
+    pb::Session { summary, ..session }
 }
 
 fn state(view: &SessionView, now: Timestamp) -> &'static str {
@@ -142,6 +156,7 @@ mod tests {
             agent: AgentId::generate(),
             parent: None,
             label: String::new(),
+            summary: String::new(),
             state,
             paused: paused.map(str::to_owned),
             waiting,

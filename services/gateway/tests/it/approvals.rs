@@ -3,8 +3,9 @@
 
 use futures::StreamExt as _;
 use holdfast_proto::gateway::v1::{
-    Decision, GetSessionRequest, ListApprovalsRequest, ListRunsRequest, ResolveApprovalRequest,
-    approvals_client::ApprovalsClient, run_event::Event, sessions_client::SessionsClient,
+    Decision, GetRunRequest, GetSessionRequest, ListApprovalsRequest, ListRunsRequest,
+    ResolveApprovalRequest, approvals_client::ApprovalsClient, run_event::Event,
+    sessions_client::SessionsClient,
 };
 use serde_json::{Value, json};
 use tonic::{Code, Request, transport::Channel};
@@ -47,6 +48,13 @@ async fn a_stream_tells_that_a_word_is_needed_and_goes_on_once_it_is_said() {
                 let runs = sessions.list_runs(world.anna.request(ListRunsRequest::default()));
                 let runs = runs.await.unwrap().into_inner().runs;
                 assert_eq!(runs[0].status, "waiting_approval");
+                let get = GetRunRequest { run_id: event.run_id.clone() };
+                let run = sessions.get_run(world.anna.request(get.clone())).await.unwrap();
+                let run = run.into_inner();
+                assert_eq!(run.run.as_ref(), Some(&runs[0]));
+                assert_eq!(run.entries[0].text, "ask me");
+                let others = sessions.get_run(world.ben.request(get)).await.unwrap_err();
+                assert_eq!(others.code(), Code::NotFound);
 
                 let say = resolve(&told.slug, Decision::AllowOnce);
                 let said = door.resolve_approval(world.anna.request(say.clone())).await.unwrap();

@@ -19,6 +19,7 @@ fn kinds(events: &[RunEvent]) -> Vec<&'static str> {
         Event::ToolStarted(_) => "tool",
         Event::ToolEnded(_) => "tool ended",
         Event::ApprovalRequested(_) => "approval",
+        Event::Thinking(_) => "thinking",
         Event::Done(_) => "done",
     };
     let mut kinds: Vec<&str> = events.iter().map(kind).collect();

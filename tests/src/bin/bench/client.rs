@@ -106,6 +106,7 @@ impl Client {
                     | Event::StepStarted(_)
                     | Event::ToolStarted(_)
                     | Event::ToolEnded(_)
+                    | Event::Thinking(_)
                     | Event::ApprovalRequested(_),
                 )
                 | None => {}

@@ -53,6 +53,7 @@ proptest! {
                 channel: Some(Channel { name: text, actions: &[text], capabilities: &[text] }),
                 runtime: Some(Runtime {
                     host: text, os: text, arch: text, version: text, model: text, thinking: text,
+                    elevated: Some(text),
                 }),
                 ..Moment::at(text)
             };

@@ -45,6 +45,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: "They want tea, grün.".into(),
             calls: vec![
                 call("toolu_01T1x", "recall", r#"{"query": "tea"}"#),
                 call("toolu_02T2x", "session_status", "{}"),
@@ -72,6 +73,8 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         deltas,
         [
+            Delta::Thought("They want tea".into()),
+            Delta::Thought(", grün.".into()),
             Delta::Text("Grüße, 語 ".into()),
             Delta::Text("there".into()),
             Delta::ToolCallStarted { id: "toolu_01T1x".into(), name: "recall".into() },

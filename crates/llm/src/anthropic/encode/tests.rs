@@ -149,6 +149,14 @@ fn each_model_is_told_how_much_to_think_in_its_own_way() {
     assert_eq!(told("anthropic:claude-opus-5-5", Thinking::Off), (bound.clone(), "low".into()));
     assert_eq!(told("anthropic:claude-opus-5-5", Thinking::High), (bound, "high".into()));
     assert_eq!(told("anthropic:nobody", Thinking::High), (none.clone(), none));
+    let shown = |model: &str| {
+        let asked = asked(model, vec![ChatMessage::user("hi")]);
+        let asked = Request { thinking: Thinking::High, shows_thinking: true, ..asked };
+        encode(&asked)["thinking"]["display"].clone()
+    };
+    assert_eq!(shown("anthropic:claude-opus-5-5"), "summarized");
+    // Older ones show it as it is.
+    assert_eq!(shown("anthropic:claude-haiku-4-5"), Value::Null);
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: "They want tea.".into(),
             // One has an id, the other gets one.
             calls: vec![call("fc-1", r#"{"query":"tea"}"#), call("call_2", r#"{"query":"grün"}"#)],
             usage: Usage { input: 120, cached: 64, output: 37 },
@@ -57,6 +58,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         deltas,
         [
+            Delta::Thought("They want tea.".into()),
             Delta::Text("Grüße, 語 ".into()),
             Delta::Text("there".into()),
             Delta::ToolCallStarted { id: "fc-1".into(), name: "recall".into() },

@@ -122,6 +122,11 @@ fn each_model_is_told_how_much_to_think_in_its_own_way() {
     assert_eq!(told("gemini:gemini-2.5-pro", Thinking::Off), json!({ "thinkingBudget": 128 }));
     assert_eq!(told("gemini:gemini-2.5-pro", Thinking::Low), json!({ "thinkingBudget": 1_024 }));
     assert_eq!(told(OLD, Thinking::High), Value::Null);
+    let shown = |thinking| {
+        let encoded = encode(&Request { thinking, shows_thinking: true, ..asked(NEW, vec![]) });
+        encoded["generationConfig"]["thinkingConfig"]["includeThoughts"].clone()
+    };
+    assert_eq!((shown(Thinking::Low), shown(Thinking::Off)), (true.into(), Value::Null));
 }
 
 #[test]

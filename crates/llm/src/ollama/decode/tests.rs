@@ -38,6 +38,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: "They want grünen tea.".into(),
             calls: vec![
                 call("call_1", "recall", r#"{"query":"tea"}"#),
                 call("call_2", "session_status", "{}"),
@@ -55,6 +56,8 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
     assert_eq!(
         deltas,
         [
+            Delta::Thought("They want ".into()),
+            Delta::Thought("grünen tea.".into()),
             Delta::Text("Grüße, 語 ".into()),
             Delta::Text("there".into()),
             Delta::ToolCallStarted { id: "call_1".into(), name: "recall".into() },

@@ -44,6 +44,7 @@ fn a_recorded_stream_is_read_the_same_wherever_it_is_cut() {
         reply.unwrap(),
         Reply {
             text: "Grüße, 語 there".into(),
+            thinking: String::new(),
             calls: vec![
                 call("call_a", "recall", r#"{"query":"tea"}"#),
                 call("call_b", "session_status", "{}"),
@@ -152,4 +153,27 @@ proptest! {
         }
         let _ = decoder.finish();
     }
+}
+
+#[test]
+fn what_it_says_of_its_reasoning_is_what_it_thinks_and_no_part_of_the_text() {
+    let part =
+        |at: u64| json!({ "type": "response.reasoning_summary_part.added", "summary_index": at });
+    let said =
+        |text: &str| json!({ "type": "response.reasoning_summary_text.delta", "delta": text });
+
+    let reply = events(&[
+        part(0),
+        said("They want"),
+        said(" tea."),
+        part(1),
+        said("Green tea."),
+        json!({ "type": "response.output_item.added", "output_index": 1, "item": { "type": "message" } }),
+        json!({ "type": "response.output_text.delta", "output_index": 1, "delta": "Yes." }),
+        json!({ "type": "response.completed", "response": {} }),
+    ])
+    .unwrap();
+
+    assert_eq!(reply.thinking, "They want tea.\n\nGreen tea.");
+    assert_eq!(reply.text, "Yes.");
 }

@@ -1,0 +1,315 @@
+//! Thinking that a model writes into its text, taken out of it (spec SYS-024).
+//!
+//! | mark | what becomes of it |
+//! |---|---|
+//! | `<think>…</think>`, also `thinking`, `thought` | a thought |
+//! | `<final>`, `</final>` | taken out; of a model that is told to mark its answer so, what stands outside is a thought, if it marks anything |
+//! | either in code (between backticks) | text: it is spoken of |
+//!
+//! A stream may be cut anywhere. What may be the beginning of a mark is held back until that is
+//! known.
+
+/// A piece of a reply, told apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// What it says.
+    Text(String),
+    /// What it thinks.
+    Thought(String),
+}
+
+/// What a mark begins or ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Think,
+    EndThink,
+    Final,
+    EndFinal,
+}
+
+const MARKS: [(&str, Mark); 8] = [
+    ("<think>", Mark::Think),
+    ("<thinking>", Mark::Think),
+    ("<thought>", Mark::Think),
+    ("</think>", Mark::EndThink),
+    ("</thinking>", Mark::EndThink),
+    ("</thought>", Mark::EndThink),
+    ("<final>", Mark::Final),
+    ("</final>", Mark::EndFinal),
+];
+
+/// Backticks that open code of more than one line.
+const FENCE: usize = 3;
+
+/// Tells text from thoughts as they come.
+#[derive(Debug, Default)]
+pub(crate) struct Marks {
+    /// The model is told to put its answer into `<final>`.
+    is_told: bool,
+    is_thinking: bool,
+    is_final: bool,
+    /// Whether a mark was seen.
+    is_marked: bool,
+    /// Whether what was between marks is followed by nothing yet: line breaks there belong to them.
+    is_after_mark: bool,
+    was_final: bool,
+    /// What may be a mark.
+    held: String,
+    /// Of a model that is told: what is text only if no `<final>` follows.
+    undecided: String,
+    /// How many backticks opened the code that is being written.
+    code: Option<usize>,
+    /// How many backticks were just written.
+    ticks: usize,
+    out: Vec<Piece>,
+}
+
+impl Marks {
+    /// Marks of a model; whether it is told to use them.
+    pub(crate) fn new(is_told: Told) -> Self {
+        Self { is_told: is_told == Told::Yes, ..Self::default() }
+    }
+
+    /// Whether any mark was seen.
+    pub(crate) const fn is_marked(&self) -> bool {
+        self.is_marked
+    }
+
+    /// Takes in more of what the model writes.
+    pub(crate) fn push(&mut self, text: &str) -> Vec<Piece> {
+        for c in text.chars() {
+            self.take(c);
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    /// What is left when nothing more comes.
+    pub(crate) fn end(&mut self) -> Vec<Piece> {
+        self.release();
+        let undecided = std::mem::take(&mut self.undecided);
+        match self.was_final {
+            true => self.put(Piece::Thought(undecided)),
+            false => self.put(Piece::Text(undecided)),
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    fn take(&mut self, c: char) {
+        if self.held.is_empty() {
+            match c == '<' && !self.is_in_code() {
+                true => self.held.push(c),
+                false => self.say(c),
+            }
+            return;
+        }
+        self.held.push(c);
+        match self.found() {
+            Found::Mark(mark) => {
+                self.held.clear();
+                self.apply(mark);
+            }
+            Found::Perhaps => {}
+            // It may be that another one begins here.
+            Found::None if c == '<' => {
+                self.held.pop();
+                self.release();
+                self.held.push(c);
+            }
+            Found::None => self.release(),
+        }
+    }
+
+    fn found(&self) -> Found {
+        let held = self.held.to_ascii_lowercase();
+        let is_near = |mark: Mark| !self.is_thinking || mark == Mark::EndThink;
+        let mut found = Found::None;
+        for (word, mark) in MARKS.iter().filter(|(_, mark)| is_near(*mark)) {
+            if *word == held {
+                return Found::Mark(*mark);
+            }
+            if word.starts_with(&held) {
+                found = Found::Perhaps;
+            }
+        }
+        found
+    }
+
+    fn apply(&mut self, mark: Mark) {
+        (self.is_marked, self.is_after_mark) = (true, true);
+        match mark {
+            Mark::Think => self.is_thinking = true,
+            // One that ends nothing is only taken out.
+            Mark::EndThink => self.is_thinking = false,
+            Mark::Final => {
+                (self.is_final, self.was_final, self.code) = (true, true, None);
+                let before = std::mem::take(&mut self.undecided);
+                self.put(Piece::Thought(before));
+            }
+            Mark::EndFinal => self.is_final = false,
+        }
+    }
+
+    fn release(&mut self) {
+        for c in std::mem::take(&mut self.held).chars() {
+            self.say(c);
+        }
+    }
+
+    fn say(&mut self, c: char) {
+        if self.is_thinking {
+            self.put(Piece::Thought(c.to_string()));
+            return;
+        }
+        if std::mem::take(&mut self.is_after_mark) && matches!(c, '\n' | '\r' | ' ') {
+            self.is_after_mark = true;
+            return;
+        }
+        match c {
+            '`' => self.ticks += 1,
+            _ => {
+                self.settle();
+                // A line's end closes what nobody closed.
+                let is_inline = self.code.is_some_and(|ticks| ticks < FENCE);
+                if c == '\n' && is_inline {
+                    self.code = None;
+                }
+            }
+        }
+        if self.is_told && !self.is_final {
+            self.undecided.push(c);
+        } else {
+            self.put(Piece::Text(c.to_string()));
+        }
+    }
+
+    fn is_in_code(&mut self) -> bool {
+        if self.is_thinking {
+            return false;
+        }
+        self.settle();
+        self.code.is_some()
+    }
+
+    /// Says what the backticks that were just written open or close.
+    fn settle(&mut self) {
+        let ticks = std::mem::take(&mut self.ticks);
+        self.code = match self.code {
+            code if ticks == 0 => code,
+            None => Some(ticks),
+            Some(open) if ticks == open || (open >= FENCE && ticks > open) => None,
+            open => open,
+        };
+    }
+
+    fn put(&mut self, piece: Piece) {
+        match (self.out.last_mut(), piece) {
+            (Some(Piece::Text(text)), Piece::Text(more))
+            | (Some(Piece::Thought(text)), Piece::Thought(more)) => text.push_str(&more),
+            (_, Piece::Text(text) | Piece::Thought(text)) if text.is_empty() => {}
+            (_, piece) => self.out.push(piece),
+        }
+    }
+}
+
+/// Whether a model is told to mark what is its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Yes,
+    No,
+}
+
+enum Found {
+    Mark(Mark),
+    Perhaps,
+    None,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The text and the thoughts of what comes in these chunks.
+    fn read<'t>(told: Told, chunks: impl IntoIterator<Item = &'t str>) -> (String, String) {
+        let mut marks = Marks::new(told);
+        let mut pieces = Vec::new();
+        for chunk in chunks {
+            pieces.extend(marks.push(chunk));
+        }
+        pieces.extend(marks.end());
+        let (mut text, mut thoughts) = (String::new(), String::new());
+        for piece in pieces {
+            match piece {
+                Piece::Text(more) => text.push_str(&more),
+                Piece::Thought(more) => thoughts.push_str(&more),
+            }
+        }
+        (text, thoughts)
+    }
+
+    /// The same wherever it is cut.
+    fn cut_everywhere(told: Told, all: &str) -> (String, String) {
+        let whole = read(told, [all]);
+        for (at, _) in all.char_indices() {
+            assert_eq!(read(told, [&all[..at], &all[at..]]), whole, "cut at {at}");
+        }
+        let each: Vec<String> = all.chars().map(String::from).collect();
+        assert_eq!(read(told, each.iter().map(String::as_str)), whole);
+        whole
+    }
+
+    #[test]
+    fn thinking_in_a_text_is_a_thought_wherever_the_stream_is_cut() {
+        for (all, text, thoughts) in [
+            ("<think>\nhm, 語\n</think>\n\nYes.", "Yes.", "\nhm, 語\n"),
+            ("<THINK>a</think><final>b</final>", "b", "a"),
+            ("one <thinking>a<b</thinking>two", "one two", "a<b"),
+            ("a <thin <think>b</think>c", "a <thin c", "b"),
+            ("<<think>b</think>c", "<c", "b"),
+            ("<think>never ended", "", "never ended"),
+            ("no thought </think>at all", "no thought at all", ""),
+            ("2 < 3 and <b>bold</b> <thi", "2 < 3 and <b>bold</b> <thi", ""),
+        ] {
+            let wanted = (text.to_owned(), thoughts.to_owned());
+            assert_eq!(cut_everywhere(Told::No, all), wanted, "{all}");
+        }
+    }
+
+    #[test]
+    fn marks_that_are_spoken_of_stay() {
+        for text in [
+            "write `<think>` and `</think>` around it",
+            "```xml\n<final>\n</final>\n```\nso",
+            "````\n```\n<think>\n````",
+        ] {
+            assert_eq!(cut_everywhere(Told::No, text), (text.to_owned(), String::new()), "{text}");
+        }
+        // A line's end closes code that nobody closed.
+        let open = cut_everywhere(Told::No, "it`s\n<think>a</think>b");
+        assert_eq!(open, ("it`s\nb".into(), "a".into()));
+    }
+
+    #[test]
+    fn of_a_model_that_is_told_only_what_is_marked_is_shown_if_it_marks_anything() {
+        let told = |all: &str| cut_everywhere(Told::Yes, all);
+
+        assert_eq!(told("hm <final>\nYes.</final> done"), ("Yes.".into(), "hm done".into()));
+        assert_eq!(told("<think>a</think>Yes."), ("Yes.".into(), "a".into()));
+        let open = "<think>a</think>Well. <final>Yes.";
+        assert_eq!(told(open), ("Yes.".into(), "aWell. ".into()));
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_lost_but_marks_and_blanks(text in "[a-c<>/`\n ]{0,40}|(<think>|</think>|<final>|[a-z`<\n]){0,12}") {
+            let whole = read(Told::No, [text.as_str()]);
+            let each: Vec<String> = text.chars().map(String::from).collect();
+            prop_assert_eq!(&read(Told::No, each.iter().map(String::as_str)), &whole);
+            prop_assert!(whole.0.len() + whole.1.len() <= text.len());
+            if !text.contains('<') {
+                prop_assert_eq!(whole.0, text);
+            }
+        }
+    }
+}

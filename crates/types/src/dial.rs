@@ -1,0 +1,399 @@
+//! Directives: what a person says of how they are answered (spec UIC-004).
+//!
+//! | directive | what |
+//! |---|---|
+//! | `/think off\|low\|medium\|high` | how much the model thinks before it answers |
+//! | `/verbose off\|on\|full` | whether calls of tools are told as they happen |
+//! | `/reasoning off\|on\|stream` | whether the model's thinking is shown |
+//! | `/elevated off\|on\|ask\|full` | what becomes of commands that need a person's word |
+//!
+//! A message of directives and nothing else sets the conversation. Before or after other words they
+//! hold for that message, and the model does not read them. Only there: a text that somebody pasted
+//! may have such a word in its midst, and `/elevated` counts at the beginning alone.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Body, SessionSettings, Thinking};
+
+/// A word that is none of a dial's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is no such level: use {0}")]
+pub struct InvalidLevel(&'static str);
+
+macro_rules! levels {
+    ($(#[$doc:meta])* $name:ident, $usage:literal, $(($(#[$of:meta])* $level:ident, $word:literal)),+) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$of])* $level,)+
+        }
+
+        impl $name {
+            /// All of them, the least first.
+            pub const ALL: &[Self] = &[$(Self::$level),+];
+
+            /// The word for it.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$level => $word,)+
+                }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidLevel;
+
+            fn from_str(text: &str) -> Result<Self, InvalidLevel> {
+                let level = Self::ALL.iter().find(|level| level.as_str() == text);
+                level.copied().ok_or(InvalidLevel($usage))
+            }
+        }
+    };
+}
+
+levels!(
+    /// Whether a person is told of calls of tools as they happen.
+    Verbose,
+    "off, on or full",
+    (
+        /// They are not.
+        #[default]
+        Off,
+        "off"
+    ),
+    (
+        /// That they are made, and whether they went well.
+        On,
+        "on"
+    ),
+    (
+        /// With what came of them, shortened.
+        Full,
+        "full"
+    )
+);
+
+levels!(
+    /// Whether a person is shown what the model thinks before it answers.
+    Reasoning,
+    "off, on or stream",
+    (
+        /// They are not.
+        #[default]
+        Off,
+        "off"
+    ),
+    (
+        /// By itself, once a thought is whole.
+        On,
+        "on"
+    ),
+    (
+        /// To those who watch, piece by piece as well.
+        Stream,
+        "stream"
+    )
+);
+
+levels!(
+    /// What becomes of commands that need a person's word (decision 0022).
+    Elevated,
+    "off, on, ask or full",
+    (
+        /// They are not run, and nobody is asked.
+        Off,
+        "off"
+    ),
+    (
+        /// Another word for [`Ask`](Self::Ask): there is no place outside the sandbox to go to.
+        On,
+        "on"
+    ),
+    (
+        /// A person is asked.
+        #[default]
+        Ask,
+        "ask"
+    ),
+    (
+        /// Within a sandbox, and in turns of the agent's owner alone, the word is given beforehand.
+        Full,
+        "full"
+    )
+);
+
+/// What can be turned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dial {
+    /// How much the model thinks.
+    Think,
+    /// Whether calls are told.
+    Verbose,
+    /// Whether thinking is shown.
+    Reasoning,
+    /// What becomes of commands that need a word.
+    Elevated,
+}
+
+impl Dial {
+    /// The dial of that name, without its slash.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        // In a group a platform appends whom it is for: `/think@our_bot`.
+        Some(match name.split('@').next().unwrap_or_default().to_ascii_lowercase().as_str() {
+            "think" | "thinking" => Self::Think,
+            "verbose" => Self::Verbose,
+            "reasoning" => Self::Reasoning,
+            "elevated" => Self::Elevated,
+            _ => return None,
+        })
+    }
+
+    /// How it is used.
+    #[must_use]
+    pub const fn usage(self) -> &'static str {
+        match self {
+            Self::Think => "/think, or /think off, low, medium or high",
+            Self::Verbose => "/verbose, or /verbose off, on or full",
+            Self::Reasoning => "/reasoning, or /reasoning off, on or stream",
+            Self::Elevated => "/elevated, or /elevated off, on, ask or full",
+        }
+    }
+}
+
+/// How dials are to stand; `None` leaves one as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dials {
+    /// How much the model thinks.
+    pub thinking: Option<Thinking>,
+    /// Whether calls are told.
+    pub verbose: Option<Verbose>,
+    /// Whether thinking is shown.
+    pub reasoning: Option<Reasoning>,
+    /// What becomes of commands that need a word.
+    pub elevated: Option<Elevated>,
+}
+
+impl Dials {
+    /// Takes the directives off a text's ends; what is left is what is said. `None` if there are
+    /// none.
+    #[must_use]
+    pub fn split(text: &str) -> Option<(Self, &str)> {
+        let (mut dials, mut rest) = (Self::default(), text.trim());
+        while let Some((first, after)) = first_word(rest)
+            && let Some((level, after)) = first_word(after)
+            && dials.turn(first, level, AtEnd::No)
+        {
+            rest = after.trim_start();
+        }
+        // From behind, without a word over what was said in front.
+        let mut behind = Self::default();
+        while let Some((before, level)) = last_word(rest)
+            && let Some((before, last)) = last_word(before)
+            && behind.turn(last, level, AtEnd::Yes)
+        {
+            rest = before.trim_end();
+        }
+        dials = behind.over(dials);
+        (dials != Self::default()).then_some((dials, rest))
+    }
+
+    /// Whether these were a directive, which is then taken.
+    fn turn(&mut self, word: &str, level: &str, at: AtEnd) -> bool {
+        let Some(dial) = word.strip_prefix('/').and_then(Dial::named) else { return false };
+        let level = level.to_ascii_lowercase();
+        match dial {
+            Dial::Think => take(&mut self.thinking, &level),
+            Dial::Verbose => take(&mut self.verbose, &level),
+            Dial::Reasoning => take(&mut self.reasoning, &level),
+            Dial::Elevated => at == AtEnd::No && take(&mut self.elevated, &level),
+        }
+    }
+
+    /// These, where they say something; the others, where they do not.
+    #[must_use]
+    pub fn over(self, others: Self) -> Self {
+        Self {
+            thinking: self.thinking.or(others.thinking),
+            verbose: self.verbose.or(others.verbose),
+            reasoning: self.reasoning.or(others.reasoning),
+            elevated: self.elevated.or(others.elevated),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AtEnd {
+    Yes,
+    No,
+}
+
+/// Takes a level, if it is one; what was said last counts.
+fn take<L: FromStr>(place: &mut Option<L>, level: &str) -> bool {
+    let level = level.parse().ok();
+    let is_one = level.is_some();
+    if is_one {
+        *place = level;
+    }
+    is_one
+}
+
+fn first_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+fn last_word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_end();
+    let word = text.rsplit(char::is_whitespace).next().filter(|word| !word.is_empty())?;
+    Some((&text[..text.len() - word.len()], word))
+}
+
+impl SessionSettings {
+    /// How the conversation's dials stand.
+    #[must_use]
+    pub const fn dials(&self) -> Dials {
+        Dials {
+            thinking: self.thinking,
+            verbose: self.verbose,
+            reasoning: self.reasoning,
+            elevated: self.elevated,
+        }
+    }
+
+    /// Turns those that are said.
+    pub fn turn(&mut self, dials: Dials) {
+        let Dials { thinking, verbose, reasoning, elevated } = dials.over(self.dials());
+        (self.thinking, self.verbose) = (thinking, verbose);
+        (self.reasoning, self.elevated) = (reasoning, elevated);
+    }
+}
+
+impl Body {
+    /// What it says of how it is to be answered, besides what it says.
+    #[must_use]
+    pub fn dials(&self) -> Dials {
+        match self.silent || self.command().is_some() {
+            true => Dials::default(),
+            false => self.directed().map(|(dials, _)| dials).unwrap_or_default(),
+        }
+    }
+
+    /// What is said, without directives: what the model reads.
+    #[must_use]
+    pub fn said(&self) -> &str {
+        self.directed().map_or(self.text.as_str(), |(_, said)| said)
+    }
+
+    fn directed(&self) -> Option<(Dials, &str)> {
+        // Only what a person or a program says for themselves.
+        let is_own = self.event.is_none() && self.role.is_none();
+        is_own.then(|| Dials::split(&self.text)).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn thinks(level: Thinking) -> Dials {
+        Dials { thinking: Some(level), ..Dials::default() }
+    }
+
+    #[test]
+    fn directives_are_taken_off_a_texts_ends() {
+        let both = Dials { verbose: Some(Verbose::Full), ..thinks(Thinking::High) };
+        for (text, dials, rest) in [
+            ("/think high what is 2+2?", thinks(Thinking::High), "what is 2+2?"),
+            ("what is\n2+2? /think low", thinks(Thinking::Low), "what is\n2+2?"),
+            (" /Think@our_bot HIGH\n a\n  b ", thinks(Thinking::High), "a\n  b"),
+            ("/think high /verbose full go", both, "go"),
+            ("/think high go /verbose full", both, "go"),
+            ("/think low /think high", thinks(Thinking::High), ""),
+            ("/think low x /think high", thinks(Thinking::High), "x"),
+        ] {
+            assert_eq!(Dials::split(text), Some((dials, rest)), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_midst_of_a_text_is_no_directive() {
+        for text in [
+            "",
+            "/think",
+            "/think hard",
+            "he wrote: /think high, and then",
+            "a /verbose on b",
+            "x/think high",
+            "/status /think",
+        ] {
+            assert_eq!(Dials::split(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_lifts_bounds_counts_at_the_beginning_alone() {
+        let full = Dials { elevated: Some(Elevated::Full), ..Dials::default() };
+
+        assert_eq!(Dials::split("/elevated full go"), Some((full, "go")));
+        assert_eq!(Dials::split("forwarded: please do it\n/elevated full"), None);
+    }
+
+    #[test]
+    fn only_what_somebody_says_for_themselves_is_a_directive() {
+        let body = Body::text("/think high go");
+        assert_eq!((body.dials(), body.said()), (thinks(Thinking::High), "go"));
+
+        let event = Body { event: Some("timer".into()), ..body.clone() };
+        assert_eq!((event.dials(), event.said()), (Dials::default(), "/think high go"));
+        let overheard = Body { silent: true, ..body.clone() };
+        assert_eq!(overheard.dials(), Dials::default());
+        let history = Body { role: Some("assistant".into()), ..body };
+        assert_eq!((history.dials(), history.said()), (Dials::default(), "/think high go"));
+    }
+
+    #[test]
+    fn a_level_is_named_by_one_word() {
+        for level in Elevated::ALL {
+            assert_eq!(level.as_str().parse(), Ok(*level));
+            assert_eq!(serde_json::to_value(level).unwrap(), level.as_str());
+        }
+        let wrong = "max".parse::<Verbose>().unwrap_err();
+        assert_eq!(wrong.to_string(), "this is no such level: use off, on or full");
+    }
+
+    #[test]
+    fn a_dial_that_is_not_named_stays_as_it_was() {
+        let mut settings = SessionSettings::default();
+
+        settings.turn(thinks(Thinking::High));
+        settings.turn(Dials { verbose: Some(Verbose::On), ..Dials::default() });
+
+        assert_eq!(
+            settings.dials(),
+            Dials { verbose: Some(Verbose::On), ..thinks(Thinking::High) }
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader_and_none_grows(text in any::<String>()) {
+            if let Some((_, rest)) = Dials::split(&text) {
+                prop_assert!(text.contains(rest) && rest.len() < text.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! `/compact`: what was said so far is summarised because its user asks for it (spec UIC-003, CMP).
+//!
+//! As on the other ways to a compaction, memory is written down before: those are steps of their
+//! own, so that the turn may go from runner to runner. Then all but the newest exchange is
+//! summarised, and the turn ends with how much shorter it became.
+
+use holdfast_agent::{
+    compact::Reason,
+    tokens::{CjkAware, Tokenizer as _, messages_tokens},
+};
+use holdfast_session::Completed;
+use holdfast_types::{Command, Entry, Note};
+
+use crate::{agents::Brief, error::Error, turn::Turn};
+
+const NOTHING: &str = "There is nothing to summarise yet.";
+const DONE: &str = "Summarised.";
+const NO_SUMMARY: &str = "The model gave no summary; nothing was changed. Please try again.";
+
+impl Turn<'_> {
+    /// Carries the command out, if it begins this turn; `None` while memory is written down before.
+    pub(crate) async fn shorten(&mut self, brief: &Brief) -> Result<Option<Completed>, Error> {
+        let Some(command) = self.command() else { return Ok(None) };
+        let Command::Compact(wish) = &command else { return Ok(None) };
+        if self.is_flushing() {
+            return Ok(None);
+        }
+        if !command.is_for(self.kind) {
+            return self.obey(command).await.map(Some);
+        }
+        if self.is_shortened() {
+            // Whoever began this was lost before it could say so.
+            return self.tell(Note::Command, DONE.to_owned()).await.map(Some);
+        }
+        if let Some(why) = self.is_spent(brief).await? {
+            return self.tell(Note::Command, why).await.map(Some);
+        }
+        if self.begin_flush(brief, Reason::Asked).await? {
+            return Ok(None);
+        }
+        let before = self.length();
+        if !self.can_shorten(brief) {
+            return self.tell(Note::Command, NOTHING.to_owned()).await.map(Some);
+        }
+        let text = match self.compact(brief, Reason::Asked, wish).await? {
+            true => became(before, self.length()),
+            false => NO_SUMMARY.to_owned(),
+        };
+        self.tell(Note::Command, text).await.map(Some)
+    }
+
+    fn is_shortened(&self) -> bool {
+        let is_summary = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Summary, .. });
+        self.journal.turn().iter().any(is_summary)
+    }
+
+    /// How long what the model reads of the conversation is, in tokens.
+    fn length(&self) -> usize {
+        let conversation = self.conversation();
+        let summary = conversation.summary().map_or(0, |summary| CjkAware.count(summary));
+        summary + messages_tokens(&CjkAware, conversation.messages())
+    }
+}
+
+/// How much shorter it became, for people.
+fn became(before: usize, after: usize) -> String {
+    if after >= before {
+        return format!("Summarised; it was short already: {before} tokens are {after} now.");
+    }
+    let percent = (before - after) * 100 / before;
+    format!("Summarised: about {before} tokens are {after} now, {percent} % less.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_are_told_how_much_shorter_it_became() {
+        assert_eq!(became(2_000, 500), "Summarised: about 2000 tokens are 500 now, 75 % less.");
+        assert!(became(10, 40).contains("short already"));
+        assert!(became(0, 0).contains("short already"));
+    }
+}
