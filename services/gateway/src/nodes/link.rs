@@ -32,7 +32,7 @@ use crate::{Error, control::State};
 const HELLO: Duration = Duration::from_secs(10);
 
 /// How often a connection looks whether it still counts.
-const LOOK: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(30);
 
 /// How long a node may take for an answer, besides the time that it was asked to wait.
 const SLACK: Duration = Duration::from_secs(10);

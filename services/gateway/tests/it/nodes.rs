@@ -124,3 +124,17 @@ async fn setting_a_node_up_needs_the_scope_admin_and_a_name_of_its_own() {
     let refused = nodes.create_node(world.anna.request(somebody)).await.unwrap_err();
     assert!(refused.message().contains("`anna` is nobody"), "{refused}");
 }
+
+#[tokio::test]
+async fn a_gateway_that_stops_lets_its_nodes_go_to_another() {
+    let mut world = World::start().await.unwrap();
+    let laptop = laptop(&world).await.unwrap();
+    let (_says, mut asked) = attach(&world, &laptop, 1).await.unwrap();
+    asked.message().await.unwrap().unwrap();
+
+    world.stop.cancel();
+
+    assert_eq!(asked.message().await.unwrap_err().code(), Code::Unavailable);
+    let served = world.served.take().unwrap();
+    tokio::time::timeout(crate::world::PATIENCE, served).await.unwrap().unwrap().unwrap();
+}
