@@ -154,7 +154,7 @@ impl<'w> Turn<'w> {
 
     /// Goes from step to step until the session rests.
     pub(crate) async fn walk(&mut self, brief: &Brief) -> Result<Completed, Error> {
-        let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        let limits = self.worker.config.limits();
         let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
         self.context_tokens = self.context_tokens.min(window);
         loop {
@@ -190,10 +190,10 @@ impl<'w> Turn<'w> {
                     self.append(vec![returned]).await?;
                     None
                 }
-                Step::Refuse(calls) => {
-                    let refused = calls.iter().map(|call| {
-                        Entry::returned(&call.id, holdfast_agent::limit_reached(limits), true)
-                    });
+                Step::Refuse(calls, limit) => {
+                    let told = holdfast_agent::limit_reached(limits, limit);
+                    let refused =
+                        calls.iter().map(|call| Entry::returned(&call.id, told.clone(), true));
                     self.append(refused.collect()).await?;
                     None
                 }
