@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -38,6 +38,7 @@ mod mcp;
 mod pattern;
 mod policy;
 mod provider;
+mod renewal;
 mod routing;
 mod seal;
 mod store;
@@ -61,6 +62,7 @@ pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
 pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use renewal::{CLAIMED, Grant, NewTokens, Renewable, Renewal, Renewed, RenewedAt};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};

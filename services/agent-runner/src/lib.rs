@@ -81,6 +81,7 @@ mod outgoing;
 mod policies;
 mod pool;
 mod prompts;
+mod renewal;
 mod reply;
 mod shell;
 mod standing;

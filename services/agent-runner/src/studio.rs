@@ -300,6 +300,7 @@ impl Providers {
             kind,
             base_url: Some(choice.base_url),
             api_key: choice.api_key,
+            is_oauth: false,
         };
         let not_asked = |error: holdfast_llm::Error| {
             warn!(error = &error as &dyn std::error::Error, "a model could not look at a picture");

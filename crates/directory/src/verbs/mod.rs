@@ -10,6 +10,7 @@ mod keys;
 mod mcp_servers;
 mod policies;
 mod providers;
+mod renewals;
 mod routing;
 mod tenants;
 

@@ -28,6 +28,7 @@ mod media;
 mod outages;
 mod policy;
 mod queueing;
+mod renewing;
 mod shell;
 mod studio;
 mod subagents;
