@@ -61,7 +61,7 @@ pub use key::{Authenticated, Key, NewKey, SCOPES};
 pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
-pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
 pub use renewal::{CLAIMED, Grant, NewTokens, Renewable, Renewal, Renewed, RenewedAt};
 pub use routing::{Binding, Identity, NewBinding, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};

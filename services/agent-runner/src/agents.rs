@@ -75,6 +75,8 @@ pub(crate) struct Brief {
     pub(crate) version: u64,
     /// What is known of its first model.
     pub(crate) card: Arc<Card>,
+    /// Whether somebody can speak for it.
+    pub(crate) speaks: bool,
     /// Its models, with their keys.
     pub(crate) chain: Arc<Chain>,
     /// What models cost, and what it may use.
@@ -217,7 +219,7 @@ impl Agents {
             }
             Err(error) => return Err(Error::directory(error)),
         };
-        let ModelSetup { choices, catalogue, budgets } = setup;
+        let ModelSetup { choices, catalogue, budgets, speaks } = setup;
         let chain = match self.chain(tenant, choices, &catalogue) {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
@@ -265,6 +267,7 @@ impl Agents {
             model_id,
             model,
             card,
+            speaks,
             chain,
             ledger: Arc::new(Ledger { catalogue, budgets }),
         })))

@@ -29,7 +29,6 @@ impl Turn<'_> {
         if let Some(excluded) = &brief.context.exclude_tools {
             lists.push(self.tools_without(|name| excluded.iter().any(|one| one == name)));
         }
-        lists.extend(self.task.as_ref().and_then(|task| task.given.tools.clone()));
         if self.is_flushing() {
             lists.push(Self::flush_tools());
         }

@@ -29,6 +29,7 @@ mod outages;
 mod policy;
 mod queueing;
 mod renewing;
+mod scripted;
 mod shell;
 mod studio;
 mod subagents;
