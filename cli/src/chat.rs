@@ -118,6 +118,7 @@ impl Chat<'_> {
             text,
             agent: self.agent.clone(),
             session: self.session.clone(),
+            ..SendRequest::default()
         };
         let mut answer = Answer::new(self.screen);
         let mut lost: Option<(Instant, u32)> = None;

@@ -236,6 +236,7 @@ impl<'m> Load<'m> {
             text: text.to_owned(),
             agent: String::new(),
             session: format!("talk-{}", conversation.number),
+            ..SendRequest::default()
         });
         let bearer = format!("Bearer {}", tenant.key);
         let bearer = bearer.parse().map_err(|_| Status::internal("the key is no header"))?;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::{given, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
-const COLUMNS: [&str; 7] = ["provider", "name", "kind", "state", "until", "failures", "place"];
+const COLUMNS: [&str; 8] =
+    ["provider", "name", "kind", "state", "until", "failures", "place", "trouble"];
 
 #[derive(Debug, Subcommand)]
 pub enum Credentials {
@@ -29,12 +30,26 @@ pub enum Credentials {
         /// What it is
         #[arg(long, default_value = "api_key", value_parser = ["api_key", "token", "oauth"])]
         kind: String,
-        /// When a token ends, as `2027-01-31T00:00:00Z`
+        /// When a token or an access token ends, as `2027-01-31T00:00:00Z`
         #[arg(long)]
         expires: Option<Timestamp>,
         /// The refresh token of `oauth`: `@file`
         #[arg(long, env = "HOLDFAST_CREDENTIAL_REFRESH", hide_env_values = true)]
         refresh: Option<String>,
+        /// Where the refresh token is exchanged [default: the provider kind's own, if it has one]
+        #[arg(long, requires = "refresh")]
+        token_url: Option<String>,
+        /// The client that the refresh token was given to
+        #[arg(long, requires = "refresh")]
+        client_id: Option<String>,
+        /// The client's secret, if it has one: `@file`
+        #[arg(
+            long,
+            env = "HOLDFAST_CREDENTIAL_CLIENT_SECRET",
+            hide_env_values = true,
+            requires = "refresh"
+        )]
+        client_secret: Option<String>,
     },
     /// Forget a key; `default` is the one that the provider was set up with
     Remove {
@@ -70,18 +85,42 @@ impl Credentials {
                 let listed = client.answer(client.credentials().list_credentials(request).await)?;
                 screen.list(&COLUMNS, listed.credentials.iter().map(view).collect())
             }
-            Self::Add { provider, name, secret, kind, expires, refresh } => {
+            Self::Add {
+                provider,
+                name,
+                secret,
+                kind,
+                expires,
+                refresh,
+                token_url,
+                client_id,
+                client_secret,
+            } => {
                 let shown = json!({"provider": provider, "name": name});
                 let expires_at = expires.map(|at| prost_types::Timestamp {
                     seconds: at.as_second(),
                     nanos: at.subsec_nanosecond(),
                 });
-                let credential =
-                    Credential { provider, name, kind, expires_at, ..Credential::default() };
+                let (token_url, client_id) =
+                    (token_url.unwrap_or_default(), client_id.unwrap_or_default());
+                let credential = Credential {
+                    provider,
+                    name,
+                    kind,
+                    expires_at,
+                    token_url,
+                    client_id,
+                    ..Credential::default()
+                };
                 let request = client.request(PutCredentialRequest {
                     credential: Some(credential),
                     secret: given::secret(&secret)?,
                     refresh: refresh.as_deref().map(given::secret).transpose()?.unwrap_or_default(),
+                    client_secret: client_secret
+                        .as_deref()
+                        .map(given::secret)
+                        .transpose()?
+                        .unwrap_or_default(),
                 });
                 client.answer(client.credentials().put_credential(request).await)?;
                 screen.done("kept", &shown)
@@ -119,5 +158,8 @@ fn view(credential: &Credential) -> Value {
         "expires_at": time(credential.expires_at.as_ref()),
         "place": credential.place,
         "strict": credential.strict,
+        "token_url": credential.token_url,
+        "client_id": credential.client_id,
+        "trouble": credential.trouble,
     })
 }

@@ -24,6 +24,8 @@ pub async fn run(client: &Client, screen: &Screen) -> Result<(), Error> {
             "oldest_wait_ms": status.oldest_wait_ms,
             "dead_letters": status.dead_letters,
             "deliveries": counts(status.deliveries),
+            "sandboxes": counts(status.sandboxes),
+            "no_commands": counts(status.no_commands),
         }),
     )
 }

@@ -51,6 +51,9 @@ pub struct For {
     /// Roles that the door gives them, as `member` for whom an account's allow-list names
     #[arg(long, value_delimiter = ',', requires = "user")]
     roles: Vec<String>,
+    /// Have the agent's MCP servers looked at, for their tools; naming one of them does so too
+    #[arg(long)]
+    mcp: bool,
 }
 
 impl Tools {
@@ -63,8 +66,12 @@ impl Tools {
                 });
                 screen.list(&COLUMNS, rows.collect())
             }
-            Self::Explain { whom, tool } => {
+            Self::Explain { mut whom, tool } => {
+                whom.mcp |= tool.as_deref().is_some_and(|tool| tool.starts_with("mcp_"));
                 let explained = explain(client, whom).await?;
+                for away in &explained.away {
+                    screen.note(&format!("mcp server {away}"))?;
+                }
                 let decisions = chosen(&explained, tool.as_deref())?;
                 if screen.is_json() {
                     return screen.one(&[], &view(&explained, &decisions));
@@ -78,8 +85,9 @@ impl Tools {
 }
 
 async fn explain(client: &Client, whom: For) -> Result<ExplainToolsResponse, Error> {
-    let For { agent, session, channel, chat, kind, model, user, roles } = whom;
-    let request = ExplainToolsRequest { agent, session, channel, chat, kind, model, user, roles };
+    let For { agent, session, channel, chat, kind, model, user, roles, mcp } = whom;
+    let request =
+        ExplainToolsRequest { agent, session, channel, chat, kind, model, user, roles, mcp };
     let request = client.request(request);
     client.answer(client.policies().explain_tools(request).await)
 }
@@ -124,6 +132,7 @@ fn view(explained: &ExplainToolsResponse, decisions: &[&ToolDecision]) -> Value 
         "model": explained.model,
         "user": explained.user,
         "roles": explained.roles,
+        "away": explained.away,
         "tools": decisions.iter().map(|one| decision(one)).collect::<Vec<_>>(),
     })
 }

@@ -10,9 +10,9 @@
 //! | none | – | think, if something asks for an answer; else rest |
 //! | some | begun, and it acts on the world | its outcome is unknown |
 //! | some | a person was asked, and has said nothing yet | wait for their word |
-//! | some | past the limit | refuse them |
+//! | some | past a limit, of the turn or of one thought | refuse them |
 //! | some | other | call: a run of reads together, all else alone, in the model's order |
-//! | some | none | think; without tools once calls were refused |
+//! | some | none | think; without tools once calls were refused for the turn |
 //! | made without tools, and yet has calls | – | halt |
 //!
 //! **What can go wrong.** The runner must append what is heard *before* it asks
@@ -33,10 +33,19 @@ pub const UNKNOWN_OUTCOME: &str = "the outcome of this call is unknown: it was b
 pub const HALTED: &str =
     "the model went on asking for tools after it had been told to answer without them";
 
-/// What the model is told of a call past this limit.
+/// What the model is told of a call past a limit.
 #[must_use]
-pub fn limit_reached(limits: Limits) -> String {
-    format!("limit of {} calls a turn reached: answer now with what you have", limits.calls)
+pub fn limit_reached(limits: Limits, limit: Limit) -> String {
+    match limit {
+        Limit::Turn => {
+            format!("limit of {} calls a turn reached: answer now with what you have", limits.calls)
+        }
+        Limit::Thought => format!(
+            "not made: limit of {} calls at once reached; read the results of those before it, \
+             then ask again for what is still needed",
+            limits.at_once
+        ),
+    }
 }
 
 /// How far an agent may go by itself.
@@ -44,12 +53,30 @@ pub fn limit_reached(limits: Limits) -> String {
 pub struct Limits {
     /// Calls that the model may make in one turn.
     pub calls: usize,
+    /// Calls that it may make in one thought. None is as good as one: else a turn had no end.
+    pub at_once: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { calls: 20 }
+        Self { calls: 20, at_once: 10 }
     }
+}
+
+impl Limits {
+    /// Of so many calls of one thought, how many count: those past it are refused, and free.
+    fn counted(self, calls: usize) -> usize {
+        calls.min(self.at_once.max(1))
+    }
+}
+
+/// Which limit a call is past.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// That of the turn: the model answers now.
+    Turn,
+    /// That of one thought: it may ask again.
+    Thought,
 }
 
 /// What to do next.
@@ -72,7 +99,7 @@ pub enum Step<'j> {
     /// Append `Returned`, failed, with [`UNKNOWN_OUTCOME`] for this call; do not make it.
     Unknown(&'j ToolCall),
     /// Append `Returned`, failed, with [`limit_reached`] for each of these; do not make them.
-    Refuse(Vec<&'j ToolCall>),
+    Refuse(Vec<&'j ToolCall>, Limit),
     /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
     Halt,
 }
@@ -85,21 +112,23 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
         let is_asked = turn.iter().any(turn::asks) || turn::flush(turn).is_some();
         return if is_asked { Step::Think } else { Step::Rest };
     };
-    if last.earlier > limits.calls {
+    let earlier = last.earlier(limits);
+    if earlier > limits.calls {
         return Step::Halt;
     }
-    let allowed = limits.calls - last.earlier;
-    let (within, beyond) = last.calls.split_at(allowed.min(last.calls.len()));
+    let counted = limits.counted(last.calls.len());
+    let limit = if counted > limits.calls - earlier { Limit::Turn } else { Limit::Thought };
+    let (within, beyond) = last.calls.split_at(counted.min(limits.calls - earlier));
     if let Some(step) = last.first_pending(within, effect_of) {
         return step;
     }
     let refused: Vec<&ToolCall> = last.pending(beyond).collect();
     if !refused.is_empty() {
-        Step::Refuse(refused)
-    } else if beyond.is_empty() {
-        Step::Think
-    } else {
-        Step::ThinkWithoutTools
+        return Step::Refuse(refused, limit);
+    }
+    match limit {
+        Limit::Turn => Step::ThinkWithoutTools,
+        Limit::Thought => Step::Think,
     }
 }
 
@@ -111,7 +140,7 @@ pub fn unheard(journal: &[Entry]) -> Vec<&ToolCall> {
     last.calls.iter().filter(is_waiting).collect()
 }
 
-/// The calls of the open turn's last thought, within the limit, that nothing is known of yet: not
+/// The calls of the open turn's last thought, within the limits, that nothing is known of yet: not
 /// begun, not returned, nobody asked.
 #[must_use]
 pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
@@ -120,7 +149,8 @@ pub fn untouched(journal: &[Entry], limits: Limits) -> Vec<&ToolCall> {
         let id = call.id.as_str();
         !last.fate.contains_key(id) && !last.waits.contains(id) && !last.allowed.contains(id)
     };
-    let within = limits.calls.saturating_sub(last.earlier);
+    let left = limits.calls.saturating_sub(last.earlier(limits));
+    let within = limits.counted(last.calls.len()).min(left);
     last.calls.iter().take(within).filter(is_new).collect()
 }
 
@@ -133,8 +163,8 @@ pub fn is_allowed(journal: &[Entry], call: &str) -> bool {
 /// The last thought of an open turn, and what became of its calls.
 struct LastThought<'j> {
     calls: &'j [ToolCall],
-    /// How many calls the thoughts before it made in this turn.
-    earlier: usize,
+    /// How many calls each of the thoughts before it had in this turn.
+    before: Vec<usize>,
     /// By call: `Some` effect if it was begun and has not returned, `None` if it has.
     fate: BTreeMap<&'j str, Option<Effect>>,
     /// Calls that a person was asked about and said nothing of yet.
@@ -149,10 +179,12 @@ impl<'j> LastThought<'j> {
         for entry in turn::deciding(turn) {
             match entry {
                 Entry::Thought { calls, .. } => {
-                    let earlier = last.map_or(0, |last| last.earlier + last.calls.len());
+                    let before = last.map_or_else(Vec::new, |last| {
+                        [last.before, vec![last.calls.len()]].concat()
+                    });
                     last = Some(Self {
                         calls,
-                        earlier,
+                        before,
                         fate: BTreeMap::new(),
                         waits: BTreeSet::new(),
                         allowed: BTreeSet::new(),
@@ -184,6 +216,11 @@ impl<'j> LastThought<'j> {
             }
         }
         last
+    }
+
+    /// How many calls the thoughts before it made in this turn, as the limits count.
+    fn earlier(&self, limits: Limits) -> usize {
+        self.before.iter().map(|calls| limits.counted(*calls)).sum()
     }
 
     fn pending<'a>(&'a self, calls: &'j [ToolCall]) -> impl Iterator<Item = &'j ToolCall> + 'a
@@ -235,7 +272,7 @@ mod tests {
     use super::*;
     use crate::turn::tests::{call, called, heard, noted, overheard, returned, thought};
 
-    const LIMITS: Limits = Limits { calls: 4 };
+    const LIMITS: Limits = Limits { calls: 4, at_once: 3 };
 
     fn effect_of(tool: &str) -> Effect {
         match tool {
@@ -277,10 +314,8 @@ mod tests {
 
     #[test]
     fn reads_run_together_and_all_else_alone_in_the_models_order() {
-        let mut journal = vec![
-            heard(1, "hi"),
-            thought("", &[("a", "read"), ("b", "read"), ("c", "write"), ("d", "read")]),
-        ];
+        let mut journal =
+            vec![heard(1, "hi"), thought("", &[("a", "read"), ("b", "read"), ("c", "write")])];
         assert_eq!(calls(&journal), ["a", "b"]);
 
         journal.push(returned("b"));
@@ -289,7 +324,7 @@ mod tests {
         journal.push(returned("a"));
         assert_eq!(calls(&journal), ["c"]);
 
-        journal.push(returned("c"));
+        journal.extend([returned("c"), thought("", &[("d", "read")])]);
         assert_eq!(calls(&journal), ["d"]);
     }
 
@@ -324,14 +359,13 @@ mod tests {
     fn a_call_that_a_person_was_asked_about_waits_and_is_made_once_it_is_allowed() {
         let mut journal = vec![
             heard(1, "hi"),
-            thought("", &[("a", "read"), ("b", "act"), ("c", "act"), ("d", "read")]),
+            thought("", &[("a", "read"), ("b", "act"), ("c", "act")]),
             about(Note::Asked, "b"),
             about(Note::Asked, "c"),
         ];
         assert_eq!(calls(&journal), ["a"]);
         assert_eq!(unheard(&journal), [&call("b", "act"), &call("c", "act")]);
-        assert_eq!(untouched(&journal, LIMITS), [&call("a", "read"), &call("d", "read")]);
-        assert_eq!(untouched(&journal, Limits { calls: 3 }), [&call("a", "read")]);
+        assert_eq!(untouched(&journal, LIMITS), [&call("a", "read")]);
 
         journal.push(returned("a"));
         assert_eq!(step(&journal), Step::Await(vec![&call("b", "act"), &call("c", "act")]));
@@ -347,7 +381,17 @@ mod tests {
         assert_eq!(step(&journal), Step::Await(vec![&call("c", "act")]));
 
         journal.push(returned("c"));
-        assert_eq!(calls(&journal), ["d"]);
+        assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn nobody_is_asked_about_calls_that_are_past_a_limit() {
+        let three = [("a", "act"), ("b", "act"), ("c", "act")];
+        let journal = [heard(1, "hi"), thought("", &three)];
+
+        for limits in [Limits { calls: 2, at_once: 3 }, Limits { calls: 9, at_once: 2 }] {
+            assert_eq!(untouched(&journal, limits), [&call("a", "act"), &call("b", "act")]);
+        }
     }
 
     #[test]
@@ -459,10 +503,13 @@ mod tests {
         assert_eq!(calls(&journal), ["d"]);
 
         journal.push(returned("d"));
-        assert_eq!(step(&journal), Step::Refuse(vec![&call("e", "act"), &call("f", "read")]));
+        assert_eq!(
+            step(&journal),
+            Step::Refuse(vec![&call("e", "act"), &call("f", "read")], Limit::Turn)
+        );
 
         journal.push(returned("e"));
-        assert_eq!(step(&journal), Step::Refuse(vec![&call("f", "read")]));
+        assert_eq!(step(&journal), Step::Refuse(vec![&call("f", "read")], Limit::Turn));
 
         journal.push(returned("f"));
         assert_eq!(step(&journal), Step::ThinkWithoutTools);
@@ -472,6 +519,47 @@ mod tests {
 
         journal.extend([noted(Note::Failed), heard(2, "and now?")]);
         assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn calls_past_the_limit_of_one_thought_are_refused_and_asked_for_again() {
+        let mut journal = vec![
+            heard(1, "hi"),
+            thought(
+                "",
+                &[("a", "read"), ("b", "read"), ("c", "read"), ("d", "act"), ("e", "read")],
+            ),
+        ];
+        assert_eq!(calls(&journal), ["a", "b", "c"]);
+
+        journal.extend([returned("a"), returned("b"), returned("c")]);
+        assert_eq!(
+            step(&journal),
+            Step::Refuse(vec![&call("d", "act"), &call("e", "read")], Limit::Thought)
+        );
+
+        journal.extend([returned("d"), returned("e")]);
+        assert_eq!(step(&journal), Step::Think);
+
+        journal.push(thought("", &[("d", "act"), ("e", "read")]));
+        assert_eq!(calls(&journal), ["d"]);
+        journal.push(returned("d"));
+        assert_eq!(step(&journal), Step::Refuse(vec![&call("e", "read")], Limit::Turn));
+        journal.push(returned("e"));
+        assert_eq!(step(&journal), Step::ThinkWithoutTools);
+    }
+
+    #[test]
+    fn a_limit_of_none_at_once_still_comes_to_an_end() {
+        let limits = Limits { calls: 1, at_once: 0 };
+        let mut journal = vec![heard(1, "hi")];
+        for _ in 0..2 {
+            journal.extend([thought("", &[("a", "read")]), returned("a")]);
+        }
+
+        assert_eq!(next(&journal, limits, effect_of), Step::ThinkWithoutTools);
+        journal.push(thought("", &[("a", "read")]));
+        assert_eq!(next(&journal, limits, effect_of), Step::Halt);
     }
 
     #[test]
@@ -498,7 +586,7 @@ mod tests {
 
     fn life() -> impl Strategy<Value = Life> {
         let tool = prop_oneof![Just("read"), Just("write"), Just("act")];
-        let thoughts = prop::collection::vec(prop::collection::vec(tool, 0..4), 0..8);
+        let thoughts = prop::collection::vec(prop::collection::vec(tool, 0..6), 0..8);
         let places = || prop::collection::btree_set(0_usize..60, 0..12);
         (thoughts, places(), places(), any::<bool>())
             .prop_map(|(thoughts, crashes, steers, asks)| Life { thoughts, crashes, steers, asks })
@@ -515,7 +603,7 @@ mod tests {
             let appended: Vec<Entry> = match step(&journal) {
                 Step::Rest => return journal,
                 Step::Think | Step::ThinkWithoutTools => {
-                    let ids = ["a", "b", "c", "d"];
+                    let ids = ["a", "b", "c", "d", "e"];
                     let wanted = thoughts.next().cloned().unwrap_or_default();
                     let wanted: Vec<_> = ids.into_iter().zip(wanted).collect();
                     vec![thought("", &wanted)]
@@ -548,7 +636,7 @@ mod tests {
                     appended
                 }
                 Step::Unknown(call) => vec![returned(&call.id)],
-                Step::Refuse(calls) => calls.iter().map(|call| returned(&call.id)).collect(),
+                Step::Refuse(calls, _) => calls.iter().map(|call| returned(&call.id)).collect(),
                 Step::Halt => vec![noted(Note::Failed)],
             };
             journal.extend(appended);

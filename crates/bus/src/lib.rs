@@ -14,6 +14,7 @@
 //! dropped and counted (`holdfast_bus_dropped_total`). A service starts without
 //! NATS, says so once, and heals by itself; subscriptions outlive the connection.
 
+mod about;
 mod bus;
 mod config;
 mod control;
@@ -27,6 +28,7 @@ mod subject;
 mod subscription;
 mod wake;
 
+pub use about::RunnerAbout;
 pub use bus::Bus;
 pub use config::Config;
 pub use control::{Control, ControlKind, Controls};

@@ -60,6 +60,12 @@ impl Subject {
         Self("ask.mcp".to_owned())
     }
 
+    /// `ask.runners`: what each runner says of itself.
+    #[must_use]
+    pub fn about_runners() -> Self {
+        Self("ask.runners".to_owned())
+    }
+
     /// `job.<tenant>.<session>`: questions about what runs behind a session.
     #[must_use]
     pub fn jobs(tenant: TenantId, session: SessionId) -> Self {

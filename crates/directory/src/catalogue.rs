@@ -99,7 +99,8 @@ mod tests {
 
     #[test]
     fn what_no_model_is_is_refused() {
-        let prices = |input| Some(Prices { input, cached: None, output: 1, long: None });
+        let prices =
+            |input| Some(Prices { input, cached: None, output: 1, long: None, picture: None });
         assert!(check_card(&Card { prices: prices(2_500), ..Card::default() }).is_ok());
         for wrong in [
             Card { context: 10, ..Card::default() },

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde::{Deserialize, Serialize};
 
-use crate::{Error, tenant::check_name};
+use crate::{Error, RenewedAt, tenant::check_name};
 
 /// What the key is called that a provider was set up with.
 pub const OWN_KEY: &str = "default";
@@ -69,8 +69,10 @@ pub struct NewCredential {
     pub secret: SecretString,
     /// What is exchanged for another, of [`CredentialKind::OAuth`].
     pub refresh: Option<SecretString>,
-    /// When it ends, of [`CredentialKind::Token`].
+    /// When it ends; never or unknown, if nothing is said.
     pub expires: Option<Timestamp>,
+    /// Where it is renewed, of [`CredentialKind::OAuth`] with a refresh token.
+    pub renewed_at: RenewedAt,
 }
 
 impl fmt::Debug for NewCredential {
@@ -96,6 +98,10 @@ pub struct CredentialCard {
     pub place: usize,
     /// Whether that order is kept as it is.
     pub strict: bool,
+    /// Where it is renewed, and as which client; `None` is not at all.
+    pub renewed_at: Option<(String, String)>,
+    /// Why a person has to sign in again, as the token endpoint said it.
+    pub trouble: Option<String>,
 }
 
 /// What is remembered of a key, as the database has it.
@@ -118,6 +124,8 @@ pub struct Keys {
     pub order: Option<Vec<String>>,
     /// Whether they are tried in that order.
     pub strict: bool,
+    /// Those that can be renewed, by name, with the version of what is presented.
+    pub versions: BTreeMap<String, i64>,
 }
 
 /// What is sealed of a key.
@@ -126,15 +134,52 @@ pub(crate) struct Sealed {
     secret: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refresh: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client_secret: Option<String>,
 }
 
 impl Sealed {
     /// What is to be sealed.
     pub(crate) fn bytes(new: &NewCredential) -> Vec<u8> {
-        let refresh = new.refresh.as_ref().map(|refresh| refresh.expose_secret().to_owned());
-        let sealed = Self { secret: new.secret.expose_secret().to_owned(), refresh };
-        // Two texts always make JSON.
-        serde_json::to_vec(&sealed).unwrap_or_default()
+        Self {
+            secret: new.secret.expose_secret().to_owned(),
+            refresh: new.refresh.as_ref().map(plain),
+            client_secret: new.renewed_at.client_secret.as_ref().map(plain),
+        }
+        .to_bytes()
+    }
+
+    /// What takes the place of tokens that were renewed.
+    pub(crate) fn renewed(
+        access: &SecretString,
+        refresh: &SecretString,
+        client_secret: Option<&SecretString>,
+    ) -> Vec<u8> {
+        Self {
+            secret: plain(access),
+            refresh: Some(plain(refresh)),
+            client_secret: client_secret.map(plain),
+        }
+        .to_bytes()
+    }
+
+    fn to_bytes(&self) -> Vec<u8> {
+        // Texts always make JSON.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// What was sealed.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        // What the parser says might show a part of it.
+        serde_json::from_slice(bytes).map_err(|_| {
+            Error::corrupt("credential", anyhow::anyhow!("it is not as it was written"))
+        })
+    }
+
+    /// What is presented, what it is exchanged with, and the client's secret.
+    pub(crate) fn into_parts(self) -> (SecretString, Option<SecretString>, Option<SecretString>) {
+        let Self { secret, refresh, client_secret } = self;
+        (secret.into(), refresh.map(Into::into), client_secret.map(Into::into))
     }
 
     /// What was sealed, as it is used.
@@ -143,21 +188,18 @@ impl Sealed {
         kind: CredentialKind,
         expires: Option<Timestamp>,
     ) -> Result<Credential, Error> {
-        let Self { secret, refresh } =
-            // What the parser says might show a part of it.
-            serde_json::from_slice(bytes)
-                .map_err(|_| Error::corrupt("credential", anyhow::anyhow!("it is not as it was written")))?;
+        let (secret, refresh, _) = Self::parse(bytes)?.into_parts();
+        let expires = expires.map(Timestamp::as_millisecond);
         Ok(match kind {
-            CredentialKind::ApiKey => Credential::ApiKey { key: secret.into() },
-            CredentialKind::Token => Credential::Token {
-                token: secret.into(),
-                expires: expires.map(Timestamp::as_millisecond),
-            },
-            CredentialKind::OAuth => {
-                Credential::OAuth { access: secret.into(), refresh: refresh.map(Into::into) }
-            }
+            CredentialKind::ApiKey => Credential::ApiKey { key: secret },
+            CredentialKind::Token => Credential::Token { token: secret, expires },
+            CredentialKind::OAuth => Credential::OAuth { access: secret, refresh, expires },
         })
     }
+}
+
+fn plain(secret: &SecretString) -> String {
+    secret.expose_secret().to_owned()
 }
 
 impl NewCredential {
@@ -180,10 +222,10 @@ impl NewCredential {
             (None, _) => {}
         }
         match (self.expires, self.kind) {
-            (Some(_), CredentialKind::ApiKey | CredentialKind::OAuth) => {
-                Err(Error::Invalid("only kind token has an end".to_owned()))
+            (Some(_), CredentialKind::ApiKey) => {
+                Err(Error::Invalid("only kinds token and oauth have an end".to_owned()))
             }
-            (Some(_), CredentialKind::Token) | (None, _) => Ok(()),
+            (Some(_), CredentialKind::Token | CredentialKind::OAuth) | (None, _) => Ok(()),
         }
     }
 }
@@ -211,6 +253,7 @@ mod tests {
             secret: "sk-secret".into(),
             refresh: None,
             expires: None,
+            renewed_at: RenewedAt::default(),
         }
     }
 
@@ -221,7 +264,7 @@ mod tests {
 
         let opened = Sealed::open(&Sealed::bytes(&oauth), oauth.kind, None).unwrap();
 
-        let Credential::OAuth { access, refresh: Some(refresh) } = &opened else {
+        let Credential::OAuth { access, refresh: Some(refresh), .. } = &opened else {
             panic!("{opened:?}")
         };
         assert_eq!((access.expose_secret(), refresh.expose_secret()), ("sk-secret", "r-secret"));

@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -39,6 +39,7 @@ mod node;
 mod pattern;
 mod policy;
 mod provider;
+mod renewal;
 mod routing;
 mod seal;
 mod store;
@@ -62,7 +63,8 @@ pub use mcp::{McpServer, McpTransport, NewMcpServer, OpenMcpServer};
 pub use node::{KnownNode, NewNode, Node, NodeConnection, NodeSelf};
 pub use pattern::Pattern;
 pub use policy::{KnownTool, Policies, StoredPolicy};
-pub use provider::{ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, ProviderKind};
+pub use renewal::{CLAIMED, Grant, NewTokens, Renewable, Renewal, Renewed, RenewedAt};
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
 pub use tenant::{Tenant, TenantChanges, TenantState};

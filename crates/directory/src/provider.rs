@@ -134,7 +134,12 @@ pub struct ModelSetup {
     pub catalogue: Known,
     /// What it may use in a day.
     pub budgets: Vec<Budget>,
+    /// Whether one of its tenant's providers speaks.
+    pub speaks: bool,
 }
+
+/// The name of a provider that speaks and does not answer chats.
+pub const ELEVENLABS: &str = "elevenlabs";
 
 impl NewProvider {
     /// Refuses what could never work; writes the default model in full.

@@ -57,6 +57,15 @@ impl Anthropic {
         let key = http::key(HeaderName::from_static("x-api-key"), "", key)?;
         Ok(Self(Server::new(client, key, Messages { url })))
     }
+
+    /// The same, presenting an OAuth access token in the place of its key, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If the token cannot be sent.
+    pub fn with_token(self, token: Option<&SecretString>) -> Result<Self, Error> {
+        Ok(Self(self.0.with_token(token)?))
+    }
 }
 
 impl Model for Anthropic {

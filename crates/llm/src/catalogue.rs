@@ -95,6 +95,10 @@ pub struct Prices {
     /// What a long request costs instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long: Option<Long>,
+    /// For a picture of 1024 × 1024 dots that it draws, in millionths of a US dollar, besides what
+    /// it reads and writes; a larger one counts as so many of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub picture: Option<u64>,
 }
 
 /// What a long request costs, all of it.

@@ -46,6 +46,15 @@ impl Gemini {
         let key = http::key(HeaderName::from_static("x-goog-api-key"), "", key)?;
         Ok(Self(Server::new(client, key, GenerateContent { base })))
     }
+
+    /// The same, presenting an OAuth access token in the place of its key, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If the token cannot be sent.
+    pub fn with_token(self, token: Option<&SecretString>) -> Result<Self, Error> {
+        Ok(Self(self.0.with_token(token)?))
+    }
 }
 
 impl Model for Gemini {

@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use holdfast_types::Reply;
 use reqwest::{
     Client, Response, Url,
-    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+    header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -127,6 +127,14 @@ impl<P: Protocol> Server<P> {
         protocol: P,
     ) -> Self {
         Self { client, key, protocol }
+    }
+
+    /// Presents an access token where RFC 6750 has it, in the place of its key.
+    pub(crate) fn with_token(mut self, token: Option<&SecretString>) -> Result<Self, Error> {
+        if let Some(key) = key(AUTHORIZATION, "Bearer ", token)? {
+            self.key = Some(key);
+        }
+        Ok(self)
     }
 
     async fn answer(&self, request: &Request, on_delta: OnDelta<'_>) -> Result<Reply, Error> {

@@ -47,6 +47,9 @@ pub struct Provider {
     /// The key, if it wants one.
     #[serde(default)]
     pub api_key: Option<SecretString>,
+    /// Whether that is an OAuth access token, which goes where RFC 6750 says.
+    #[serde(default)]
+    pub is_oauth: bool,
 }
 
 /// Models by their ids. `demo` is always there.
@@ -109,6 +112,7 @@ impl Models {
     ) -> Result<Self, Error> {
         let given = provider.base_url.as_deref().map(str::trim).filter(|url| !url.is_empty());
         let key = provider.api_key.as_ref();
+        let token = key.filter(|_| provider.is_oauth);
         Ok(match provider.kind {
             ProviderKind::OpenAi => {
                 // Else the key of one that is known would be shown to OpenAI.
@@ -121,11 +125,11 @@ impl Models {
                 self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Anthropic => {
-                let model = Anthropic::new(client, given, key)?;
+                let model = Anthropic::new(client, given, key)?.with_token(token)?;
                 self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Gemini => {
-                let model = Gemini::new(client, given, key)?;
+                let model = Gemini::new(client, given, key)?.with_token(token)?;
                 self.with(name, Retrying::new(model).among(among))
             }
             ProviderKind::Ollama => {
@@ -195,6 +199,7 @@ mod tests {
             kind: ProviderKind::OpenAi,
             base_url: Some(base_url.into()),
             api_key: Some("sk-secret".into()),
+            is_oauth: false,
         };
         Models::new([("openai".to_owned(), provider)])
     }

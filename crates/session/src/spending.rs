@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, TenantId, Usage};
+use holdfast_types::{AgentId, RunId, TenantId, Usage};
 use jiff::Timestamp;
 use sqlx::FromRow;
 use uuid::Uuid;
@@ -100,6 +100,39 @@ impl Spent {
 }
 
 impl Sessions {
+    /// Adds what was used for a run after its end, as for a summary: to what the run cost, and to
+    /// its budgets.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn charge(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        usage: &Usage,
+        spent: &Spent,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.runs
+            set input_tokens = input_tokens + $3, cached_tokens = cached_tokens + $4,
+                output_tokens = output_tokens + $5, cost_micros = cost_micros + $6
+            where tenant_id = $1 and run_id = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(run.as_uuid())
+            .bind(column(usage.input))
+            .bind(column(usage.cached))
+            .bind(column(usage.output))
+            .bind(column(spent.run_micros))
+            .execute(tx.conn())
+            .await?;
+        spent.settle(&mut tx).await?;
+        Ok(tx.commit().await?)
+    }
+
     /// What was used today by each of these: `None` is the whole tenant.
     ///
     /// # Errors

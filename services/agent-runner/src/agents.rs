@@ -12,7 +12,9 @@ use std::{
 
 use anyhow::Context as _;
 use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
-use holdfast_directory::{Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind};
+use holdfast_directory::{
+    Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind, Renewable,
+};
 use holdfast_llm::{
     Among, Card, Catalogue, Model, Models, Provider,
     credentials::{Credential, Profile},
@@ -31,6 +33,7 @@ use crate::{
     chain::{Chain, Link},
     error::Error,
     health::{Health, Of},
+    renewal::{Held, Make, Renewals, Renewing},
 };
 
 /// How long a connection to a provider may take.
@@ -72,6 +75,8 @@ pub(crate) struct Brief {
     pub(crate) version: u64,
     /// What is known of its first model.
     pub(crate) card: Arc<Card>,
+    /// Whether somebody can speak for it.
+    pub(crate) speaks: bool,
     /// Its models, with their keys.
     pub(crate) chain: Arc<Chain>,
     /// What models cost, and what it may use.
@@ -92,6 +97,7 @@ pub(crate) enum Found {
 /// Agents and their models. The models of one provider share its connections.
 pub(crate) struct Agents {
     health: Arc<Health>,
+    renewals: Arc<Renewals>,
     locks: Locks,
     directory: Directory,
     workspaces: Workspaces,
@@ -141,6 +147,7 @@ impl Agents {
         let paths = paths.collect::<Result<Vec<TreePath>, _>>()?;
         Ok(Self {
             health: Arc::new(Health::new(locks.clone(), directory.clone())),
+            renewals: Arc::new(Renewals::new(directory.clone(), client.clone())),
             locks,
             directory,
             workspaces,
@@ -212,7 +219,7 @@ impl Agents {
             }
             Err(error) => return Err(Error::directory(error)),
         };
-        let ModelSetup { choices, catalogue, budgets } = setup;
+        let ModelSetup { choices, catalogue, budgets, speaks } = setup;
         let chain = match self.chain(tenant, choices, &catalogue) {
             Ok(chain) => Arc::new(chain),
             Err(error) => {
@@ -260,6 +267,7 @@ impl Agents {
             model_id,
             model,
             card,
+            speaks,
             chain,
             ledger: Arc::new(Ledger { catalogue, budgets }),
         })))
@@ -355,20 +363,30 @@ impl Agents {
             ProviderKind::Gemini => holdfast_llm::ProviderKind::Gemini,
             ProviderKind::Ollama => holdfast_llm::ProviderKind::Ollama,
         };
-        let presented = |profile: &Profile| match &profile.credential {
-            Credential::ApiKey { key } => key.clone(),
-            Credential::Token { token, .. } => token.clone(),
-            Credential::OAuth { access, .. } => access.clone(),
-        };
-        let mut named: Vec<(String, Option<SecretString>)> =
-            keys.profiles.iter().map(|one| (one.id.clone(), Some(presented(one)))).collect();
-        if named.is_empty() {
-            named.push((String::new(), None));
-        }
         let mut models = BTreeMap::new();
-        for (key, api_key) in named {
-            let provider = Provider { kind, base_url: Some(base_url.clone()), api_key };
-            models.insert(key.clone(), self.model((tenant, &id, &key), provider, among)?);
+        let base_url = Some(base_url);
+        for Profile { id: key, credential, .. } in &keys.profiles {
+            let (api_key, is_oauth, expires) = match credential {
+                Credential::ApiKey { key } => (key, false, None),
+                Credential::Token { token, .. } => (token, false, None),
+                Credential::OAuth { access, expires, .. } => (access, true, *expires),
+            };
+            let api_key = Some(api_key.clone());
+            let provider = Provider { kind, base_url: base_url.clone(), api_key, is_oauth };
+            let mut model = self.model((tenant, &id, key), provider.clone(), among)?;
+            if let Some(version) = keys.versions.get(key) {
+                let (provider_name, name) = (id.provider().to_owned(), key.clone());
+                let which = Renewable { tenant, provider: provider_name, name };
+                let held = Held { version: *version, expires, model };
+                let make = Make { id: id.clone(), provider, among, client: self.client.clone() };
+                let renewals = Arc::clone(&self.renewals);
+                model = Arc::new(Renewing::new(renewals, which, held, make));
+            }
+            models.insert(key.clone(), model);
+        }
+        if models.is_empty() {
+            let provider = Provider { kind, base_url, api_key: None, is_oauth: false };
+            models.insert(String::new(), self.model((tenant, &id, ""), provider, among)?);
         }
         let (order, strict) = (keys.order, keys.strict);
         Ok(Link { id, card, profiles: keys.profiles, order, strict, models })
@@ -387,6 +405,7 @@ impl Agents {
             let key =
                 |key: &Option<SecretString>| key.as_ref().map(|key| key.expose_secret().to_owned());
             ready.among == among
+                && ready.provider.is_oauth == provider.is_oauth
                 && ready.provider.kind == provider.kind
                 && ready.provider.base_url == provider.base_url
                 && key(&ready.provider.api_key) == key(&provider.api_key)

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use holdfast_bus::Bus;
+use holdfast_bus::{Bus, RunnerAbout};
 use holdfast_directory::{Directory, Seal};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
@@ -16,10 +16,11 @@ use holdfast_tools::{
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::Notify};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::info;
 
 use crate::{
+    about,
     agents::Agents,
     config::Config,
     connections::Vault,
@@ -55,6 +56,7 @@ pub struct App {
     tools: Registry,
     workspaces: Workspaces,
     shell: Option<Shell>,
+    about: RunnerAbout,
     mcp: Mcp,
     studio: Arc<Providers>,
 }
@@ -87,7 +89,13 @@ impl App {
             sessions: sessions.clone(),
             bus: bus.clone(),
         };
-        let shell = Shell::open(&config.runner, parts).await?;
+        let (shell, about) = match Shell::open(&config.runner, parts).await? {
+            Ok(shell) => {
+                let about = RunnerAbout { sandbox: shell.backend(), ..RunnerAbout::default() };
+                (Some(shell), about)
+            }
+            Err(no_commands) => (None, RunnerAbout { no_commands, ..RunnerAbout::default() }),
+        };
         let media = config.runner.media.clone();
         let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
@@ -128,6 +136,7 @@ impl App {
             tools,
             workspaces,
             shell,
+            about,
             mcp,
             studio,
         })
@@ -182,6 +191,7 @@ impl App {
             tools,
             workspaces,
             shell,
+            about,
             mcp,
             studio,
         } = self;
@@ -219,10 +229,13 @@ impl App {
         let ended = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
         tasks.spawn("http", http::serve(listener, readiness.clone(), ended.clone()));
+        let answering = about::answer(bus.clone(), about, stop.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());
             async move {
+                let answering = AbortOnDropHandle::new(tokio::spawn(answering));
                 let outcome = run(&worker, &pools, shell, readiness, database, &stop).await;
+                drop(answering);
                 bus.flush().await;
                 ended.cancel();
                 outcome

@@ -25,7 +25,7 @@ mod remembered;
 mod request;
 mod words;
 
-use holdfast_agent::{Limits, unheard, untouched};
+use holdfast_agent::{unheard, untouched};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Completed, NewApproval, NewDelivery, Settled, Word};
 use holdfast_types::{ApprovalId, ApprovalState, DeliveryId, Entry, Note, Target, ToolCall};
@@ -68,7 +68,7 @@ impl Turn<'_> {
 
     /// Asks a person about every call of the step that needs it.
     async fn ask_a_person(&mut self, brief: &Brief) -> Result<Completed, Error> {
-        let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        let limits = self.worker.config.limits();
         let new = untouched(self.journal.entries(), limits);
         let new: Vec<ToolCall> = new.into_iter().cloned().collect();
         let place = self.person().await?;

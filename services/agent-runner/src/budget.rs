@@ -18,7 +18,7 @@ use holdfast_lock::Amount;
 use holdfast_session::{Charge, Spending};
 use holdfast_types::{AgentId, Chat, ChatMessage, TenantId, Usage};
 
-use crate::{agents::Brief, error::Error, turn::Turn};
+use crate::{agents::Brief, error::Error, turn::Turn, worker::Worker};
 
 /// An answer shorter than this is not worth beginning.
 const SHORTEST: u64 = 256;
@@ -90,42 +90,23 @@ impl Turn<'_> {
         if ledger.budgets.is_empty() {
             return Ok(None);
         }
-        let output = request.max_output.unwrap_or(brief.card.max_output).into();
-        let asks = Asks { card: &brief.card, input: read(&request.chat), output };
-        let tenant = self.hold.claim.tenant;
-        let names: Vec<String> =
-            ledger.budgets.iter().map(|budget| name(tenant, budget.agent)).collect();
         let id = format!("{}:{}", self.hold.claim.session, self.run);
         let lasts = self.worker.config.model_timeout + GRACE;
-        let locks = self.worker.agents.locks();
-        // First what is under way, then what was used: what is settled in between counts twice.
-        let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
-        let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
-        let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
-        self.reserved = Some(Reserved { names, id, read });
-        let spending = self.worker.sessions.spending(tenant, &ledger.owners()).await?;
-        match asks.room(&ledger.budgets, &spending, &others) {
-            Room::For(output) if output >= asks.output => Ok(None),
-            Room::For(output) => {
-                request.max_output = u32::try_from(output).ok();
-                if let Some(Reserved { names, id, .. }) = &self.reserved {
-                    // Should this fail, too much stays set aside for a moment.
-                    let _ = locks.reserve(names, id, asks.amount(output), lasts).await;
-                }
+        let tenant = self.hold.claim.tenant;
+        let aside = Asking { tenant, id, lasts, card: &brief.card, ledger: &ledger };
+        match self.worker.set_aside(aside, request).await? {
+            Ok(reserved) => {
+                self.reserved = Some(reserved);
                 Ok(None)
             }
-            Room::Spent(text) | Room::Taken(text) => {
-                self.give_back().await;
-                Ok(Some(text))
-            }
+            Err(why) => Ok(Some(why)),
         }
     }
 
     /// Gives back what was set aside: what was used is stored by now, or nothing was.
     pub(crate) async fn give_back(&mut self) {
-        if let Some(Reserved { names, id, .. }) = self.reserved.take() {
-            // Else it lapses.
-            let _ = self.worker.agents.locks().unreserve(&names, &id).await;
+        if let Some(reserved) = self.reserved.take() {
+            self.worker.give_back(reserved).await;
         }
     }
 
@@ -134,6 +115,66 @@ impl Turn<'_> {
         if let Some(reserved) = &self.reserved {
             self.journal.charge(reserved.read);
         }
+    }
+}
+
+/// Who asks for something to be set aside.
+pub(crate) struct Asking<'a> {
+    pub(crate) tenant: TenantId,
+    /// What it is told apart by.
+    pub(crate) id: String,
+    /// For how long, should nobody give it back.
+    pub(crate) lasts: Duration,
+    pub(crate) card: &'a Card,
+    pub(crate) ledger: &'a Ledger,
+}
+
+impl Worker {
+    /// Sets aside what an answer may use, or says why there is not enough left. The answer may
+    /// become shorter.
+    pub(crate) async fn set_aside(
+        &self,
+        asking: Asking<'_>,
+        request: &mut Request,
+    ) -> Result<Result<Reserved, String>, Error> {
+        let Asking { tenant, id, lasts, card, ledger } = asking;
+        let output = request.max_output.unwrap_or(card.max_output).into();
+        let asks = Asks { card, input: read(&request.chat), output };
+        let names: Vec<String> =
+            ledger.budgets.iter().map(|budget| name(tenant, budget.agent)).collect();
+        let locks = self.agents.locks();
+        // First what is under way, then what was used: what is settled in between counts twice.
+        let others = locks.reserve(&names, &id, asks.amount(asks.output), lasts).await;
+        let others = others.unwrap_or_else(|_| vec![Amount::default(); names.len()]);
+        let read = Charge { tokens: asks.input, micros: asks.amount(0).micros };
+        let reserved = Reserved { names, id, read };
+        let spending = match self.sessions.spending(tenant, &ledger.owners()).await {
+            Ok(spending) => spending,
+            Err(error) => {
+                self.give_back(reserved).await;
+                return Err(error.into());
+            }
+        };
+        match asks.room(&ledger.budgets, &spending, &others) {
+            Room::For(output) if output >= asks.output => Ok(Ok(reserved)),
+            Room::For(output) => {
+                request.max_output = u32::try_from(output).ok();
+                let Reserved { names, id, .. } = &reserved;
+                // Should this fail, too much stays set aside for a moment.
+                let _ = locks.reserve(names, id, asks.amount(output), lasts).await;
+                Ok(Ok(reserved))
+            }
+            Room::Spent(text) | Room::Taken(text) => {
+                self.give_back(reserved).await;
+                Ok(Err(text))
+            }
+        }
+    }
+
+    /// Gives back what was set aside.
+    pub(crate) async fn give_back(&self, reserved: Reserved) {
+        // Else it lapses.
+        let _ = self.agents.locks().unreserve(&reserved.names, &reserved.id).await;
     }
 }
 
@@ -311,7 +352,8 @@ mod tests {
 
     /// $1 for a million tokens read and $10 for a million written.
     fn card() -> Card {
-        let prices = Prices { input: 1_000, cached: None, output: 10_000, long: None };
+        let prices =
+            Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
         Card { max_output: 1_000, prices: Some(prices), ..Card::default() }
     }
 
@@ -358,7 +400,7 @@ mod tests {
     #[test]
     fn a_part_of_a_millionth_counts_as_a_whole_one() {
         let usage = Usage { input: 1, cached: 0, output: 0 };
-        let cheap = Prices { input: 1, cached: None, output: 1, long: None };
+        let cheap = Prices { input: 1, cached: None, output: 1, long: None, picture: None };
         assert_eq!(micros(&Card { prices: Some(cheap), ..Card::default() }, &usage), 1);
         assert_eq!(micros(&Card::default(), &usage), 0);
     }

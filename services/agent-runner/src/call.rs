@@ -61,6 +61,8 @@ impl Turn<'_> {
         };
         self.clock.tools += began.elapsed();
         fail::point("runner.after_call").await;
+        let bill = std::mem::take(&mut self.hold.desk().bill);
+        bill.iter().for_each(|used| self.journal.charge_used(used));
         let returned = results.into_iter().collect::<Result<Vec<Entry>, Error>>()?;
         let reads = calls.iter().all(|call| self.tools.effect(&call.tool) == Effect::Reads);
         // What the person is to see now is stored now.
@@ -179,6 +181,9 @@ impl Turn<'_> {
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
         let offered = Allowed::only(self.policy.view(&self.subject(brief)).offered());
+        // Where nobody speaks there is nothing to be asked.
+        let speaks = brief.speaks;
+        let offered = Allowed::by(move |name| offered.allows(name) && (speaks || name != "tts"));
         connections::narrowed(offered, &self.connections(brief))
     }
 

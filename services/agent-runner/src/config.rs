@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
+use holdfast_agent::Limits;
 use holdfast_kit::{config::Secrets, telemetry};
 use holdfast_session::LEASE;
 use holdfast_tools::Web;
@@ -79,6 +80,9 @@ pub struct Runner {
 
     /// Calls that a model may make in one turn.
     pub tool_calls_per_turn: usize,
+
+    /// Calls that a model may make in one answer; what is beyond is refused, and may be asked again.
+    pub tool_calls_at_once: usize,
 
     /// How often to look for work when no wake-up came.
     #[serde(with = "humantime_serde")]
@@ -169,6 +173,7 @@ impl Default for Runner {
             tool_timeout: Duration::from_secs(60),
             approval_timeout: Duration::from_secs(120),
             tool_calls_per_turn: 20,
+            tool_calls_at_once: 10,
             poll: Duration::from_secs(1),
             sweep: Duration::from_secs(1),
             relay: Duration::from_secs(5),
@@ -186,6 +191,11 @@ impl Default for Runner {
 }
 
 impl Runner {
+    /// How far an agent may go by itself.
+    pub(crate) const fn limits(&self) -> Limits {
+        Limits { calls: self.tool_calls_per_turn, at_once: self.tool_calls_at_once }
+    }
+
     /// Checks what two values mean together.
     ///
     /// # Errors
@@ -198,6 +208,10 @@ impl Runner {
             self.approval_timeout >= Duration::from_secs(1),
             "`runner.approval_timeout` is {:?}: nobody could answer; 1 s is the least",
             self.approval_timeout
+        );
+        ensure!(
+            self.tool_calls_at_once > 0,
+            "`runner.tool_calls_at_once` is 0: no tool could be called; write 10, say"
         );
         let loops = [
             ("poll", self.poll),

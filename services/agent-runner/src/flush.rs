@@ -89,13 +89,17 @@ impl Turn<'_> {
         fail::point("runner.before_flush").await;
         // The provider counts otherwise than we do.
         for part in [1, 2, 4] {
-            let request = self.flush_request(brief, part);
+            let mut request = self.flush_request(brief, part);
+            if self.reserve(brief, &mut request).await?.is_some() {
+                return self.end_flush("a budget is spent").await;
+            }
             let cancelled = CancellationToken::new();
             let mut pass_over = |_: Delta| {};
             let replied = tokio::select! {
                 replied = brief.model.reply(&request, &mut pass_over, &cancelled) => replied,
                 unwanted = self.until_unwanted() => {
                     unwanted?;
+                    self.charge_read();
                     return self.refresh().await;
                 }
             };
@@ -114,6 +118,8 @@ impl Turn<'_> {
     async fn flushed(&mut self, reply: Reply) -> Result<(), Error> {
         let Reply { text, calls, usage, model, carry, .. } = reply;
         if calls.is_empty() {
+            // It is in no thought.
+            self.journal.charge_reply(&model, &usage);
             return self.end_flush("done").await;
         }
         self.append(vec![Entry::Thought { text, calls, usage, model, carry }]).await.map(drop)

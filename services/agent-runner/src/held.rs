@@ -21,7 +21,7 @@ use holdfast_types::{ConnectionKind, Dials, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{files::Scope, shell::Judge};
+use crate::{bill::Used, files::Scope, shell::Judge};
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,6 +65,8 @@ pub(crate) struct Desk {
     pub(crate) is_brief_outdated: bool,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
+    /// What tools used that costs, and that is not charged yet.
+    pub(crate) bill: Vec<Used>,
 }
 
 impl Default for Desk {
@@ -83,6 +85,7 @@ impl Default for Desk {
             narrowed: Vec::new(),
             is_brief_outdated: false,
             outbox: Vec::new(),
+            bill: Vec::new(),
         }
     }
 }

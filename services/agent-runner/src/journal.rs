@@ -17,7 +17,7 @@ use holdfast_session::{
 use holdfast_types::{Entry, Fault as _, RunId, Usage};
 use tracing::warn;
 
-use crate::{budget::Ledger, error::Error, fail, held::Hold};
+use crate::{bill::Used, budget::Ledger, error::Error, fail, held::Hold};
 
 const NOTHING: Charge = Charge { tokens: 0, micros: 0 };
 
@@ -75,6 +75,13 @@ impl Journal {
         let Some(ledger) = &self.ledger else { return };
         let tokens = usage.input.saturating_add(usage.output);
         self.charge(Charge { tokens, micros: ledger.micros(model, usage) });
+    }
+
+    /// Charges what tools used.
+    pub(crate) fn charge_used(&self, used: &Used) {
+        let Some(ledger) = &self.ledger else { return };
+        let tokens = used.usage.input.saturating_add(used.usage.output);
+        self.charge(Charge { tokens, micros: used.micros(ledger) });
     }
 
     /// What the turn cost so far, and what of it is not settled yet.

@@ -55,9 +55,11 @@
 //! anything is done about it; what acts on the world is stored as begun before
 //! it is; and a runner that has lost its session finds its writes refused.
 
+mod about;
 mod agents;
 mod app;
 mod approvals;
+mod bill;
 mod bounds;
 mod budget;
 mod call;
@@ -91,6 +93,7 @@ mod pool;
 mod prompts;
 mod quoting;
 mod recall;
+mod renewal;
 mod reply;
 mod route;
 mod shell;

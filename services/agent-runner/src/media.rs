@@ -79,7 +79,10 @@ impl Turn<'_> {
         let broken = |source| Error::Tool { name: "tts".to_owned(), source };
         let spoken = self.worker.studio.read_aloud(tenant, brief.agent, speech).await;
         let content = match spoken.map_err(broken)? {
-            Ok(made) => made.content,
+            Ok((made, used)) => {
+                self.journal.charge_used(&used);
+                made.content
+            }
             Err(_) => return Ok(None),
         };
         let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), "spoken") };

@@ -8,6 +8,7 @@
 //! | `jobs.rs`, `behind.rs` | commands in the background, and the end of one |
 //! | `afar.rs` | those of a session that another runner has begun |
 //! | `judge.rs` | whether a command may run, and who is asked |
+//! | `runs.rs` | what a command runs, which is what is approved |
 //!
 //! ## What can go wrong
 //!
@@ -22,8 +23,9 @@ mod jobs;
 mod judge;
 mod keep;
 mod running;
+mod runs;
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
 use holdfast_sandbox::{
@@ -35,17 +37,19 @@ use holdfast_tools::{
     Approval, Call, CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands,
     ToolError,
 };
-use holdfast_types::{Fault as _, SessionKind};
+use holdfast_types::{Fault as _, SessionKind, TreePath};
 use holdfast_workspace::{By, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub(crate) use self::judge::Judge;
+pub(crate) use self::judge::{Judge, is_bound_to_scripts};
 use self::{
     afar::{Done, Wish},
     folders::{Folders, Sight, Whose},
     jobs::{End, Job, Jobs},
+    judge::Bound,
     running::{Running, ran, stands},
+    runs::Runs,
 };
 use crate::{config::Runner, held::Held};
 
@@ -67,6 +71,7 @@ struct Inner {
     settings: holdfast_sandbox::Config,
     idle: Duration,
     folders: Arc<Folders>,
+    workspaces: Workspaces,
     jobs: Jobs,
     held: Arc<Held>,
     sessions: Sessions,
@@ -85,39 +90,77 @@ pub(crate) struct Parts {
 }
 
 impl Shell {
-    /// Tries the sandbox. `None` if no commands can run here; why is in the log.
+    /// Tries the sandbox. If no commands can run here it says why, as the log does.
     ///
     /// # Errors
     ///
     /// If a setting makes no sense.
-    pub(crate) async fn open(config: &Runner, parts: Parts) -> anyhow::Result<Option<Self>> {
+    pub(crate) async fn open(
+        config: &Runner,
+        parts: Parts,
+    ) -> anyhow::Result<Result<Self, String>> {
         let guard = Guard::new(&config.sandbox.guard)?;
         let sandbox = match holdfast_sandbox::open(&config.sandbox).await {
             Ok(sandbox) => sandbox,
             Err(error @ holdfast_sandbox::Error::Off) => {
                 info!(%error, "agents have no commands");
-                return Ok(None);
+                return Ok(Err(error.to_string()));
             }
             Err(error) => {
                 warn!(error = &error as &dyn std::error::Error, "agents have no commands");
-                return Ok(None);
+                return Ok(Err(error.to_string()));
             }
         };
         let backend = sandbox.backend();
         let Parts { workspaces, held, sessions, bus } = parts;
-        Ok(Some(Self(Arc::new(Inner {
+        Ok(Ok(Self(Arc::new(Inner {
             processes: Processes::new(sandbox, config.sandbox.processes_per_session),
             backend,
             guard,
             settings: config.sandbox.clone(),
             idle: config.scratch.idle,
-            folders: Arc::new(Folders::new(config.scratch.clone(), workspaces)),
+            folders: Arc::new(Folders::new(config.scratch.clone(), workspaces.clone())),
+            workspaces,
             jobs: Jobs::default(),
             held,
             sessions,
             bus,
             stopping: CancellationToken::new(),
         }))))
+    }
+
+    /// Where the programs of a command are, and the contents of the agent's files that it runs.
+    async fn what_runs(&self, call: &Call, line: &CommandLine) -> Result<Bound, ToolError> {
+        let runs = Runs::of(&line.script);
+        let sight = self.0.sight(call)?;
+        let path = |script: &String| {
+            let from_root = script.starts_with('/');
+            let whole = match line.workdir.trim_end_matches('/') {
+                workdir if !from_root && !workdir.is_empty() => format!("{workdir}/{script}"),
+                _ => script.clone(),
+            };
+            let path = WorkPath::parse(&whole).ok()?;
+            let path = path.as_relative().to_str()?.to_owned();
+            sight.sees(&path).then(|| path.parse::<TreePath>().ok()).flatten()
+        };
+        let paths: Vec<TreePath> = runs.scripts.iter().filter_map(path).collect();
+        let files = match paths.is_empty() {
+            true => BTreeMap::new(),
+            false => {
+                let found = self.0.workspaces.read_many(call.tenant, call.agent, &paths).await;
+                found.map_err(|error| ToolError::Broken(error.into()))?
+            }
+        };
+        let programs = runs.programs.iter();
+        Ok(Bound {
+            programs: programs
+                .filter_map(|name| Some((name.clone(), runs::found(name)?)))
+                .collect(),
+            scripts: files
+                .into_iter()
+                .map(|(path, file)| (path.to_string(), file.hash.to_string()))
+                .collect(),
+        })
     }
 
     /// Starts a command, in a folder with the agent's files as they are now.
@@ -142,6 +185,13 @@ impl Shell {
             ..By::author(call.agent_name.as_str(), &format!("exec: {}", title(&line.script)))
         };
         Ok(Running::new(self.clone(), owner, id, by.with_key(&call.key), folder))
+    }
+}
+
+impl Shell {
+    /// What is told of it.
+    pub(crate) fn backend(&self) -> String {
+        self.0.backend.to_string()
     }
 }
 
@@ -175,7 +225,13 @@ impl Commands for Shell {
             return Ok(Approval::Deny(refusal));
         }
         let judge = self.0.held.get(call.session).and_then(|hold| hold.desk().judge.clone());
-        Ok(judge::approval(judge.as_ref(), self.0.backend, line))
+        match judge::approval(judge.as_ref(), self.0.backend, line) {
+            Approval::Ask { subject, summary, pattern } => {
+                let runs = self.what_runs(call, line).await?;
+                Ok(judge::bound_to(runs, (subject, summary, pattern)))
+            }
+            settled @ (Approval::Never | Approval::Deny(_)) => Ok(settled),
+        }
     }
 
     async fn run(&self, call: &Call, line: CommandLine) -> Result<Ran, ToolError> {

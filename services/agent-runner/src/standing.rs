@@ -58,6 +58,7 @@ impl Turn<'_> {
             chat: place.map(|place| place.chat.clone()),
             model: Some(brief.model_id.clone()),
             tools: brief.tools.clone(),
+            bundle: self.task.as_ref().and_then(|task| task.given.tools.clone()),
             messages,
             now: local_time(Timestamp::now(), &brief.zone),
             ..Subject::new(self.kind)

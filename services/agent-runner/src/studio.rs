@@ -11,10 +11,12 @@
 use std::{sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_directory::{Agent, Directory, ModelChoice, Provider, ProviderKind};
+use holdfast_directory::{Agent, Directory, ELEVENLABS, ModelChoice, Provider, ProviderKind};
 use holdfast_llm::{Catalogue, Models, Request};
 use holdfast_tools::{Call, Made, Speaker, Speech, Studio, ToolError};
-use holdfast_types::{AgentId, Chat, ChatMessage, Image, ImageData, ModelId, StoredFile, TenantId};
+use holdfast_types::{
+    AgentId, Chat, ChatMessage, Image, ImageData, ModelId, StoredFile, TenantId, Usage,
+};
 use reqwest::StatusCode;
 use secrecy::ExposeSecret as _;
 use serde::{Deserialize, Serialize};
@@ -22,16 +24,13 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::warn;
 
-use crate::held::Held;
+use crate::{bill::Used, held::Held};
 
 /// How long drawing or speaking may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The largest answer that is read, in bytes.
 const LARGEST: usize = 24 * 1024 * 1024;
-
-/// The name of a provider that speaks and does not answer chats.
-const ELEVENLABS: &str = "elevenlabs";
 
 /// OpenAI's voices (<https://platform.openai.com/docs/guides/text-to-speech>).
 const VOICES: [&str; 9] =
@@ -92,7 +91,7 @@ impl Providers {
         tenant: TenantId,
         agent: AgentId,
         speech: &Speech,
-    ) -> anyhow::Result<Result<Made, String>> {
+    ) -> anyhow::Result<Result<(Made, Used), String>> {
         let can = |provider: &Provider| provider.name == ELEVENLABS || speaks_openai(provider);
         let mut failures = Vec::new();
         for provider in self.providers(tenant, can).await? {
@@ -100,12 +99,18 @@ impl Providers {
                 continue;
             }
             let choice = self.choice(tenant, agent, &provider.name, "speech").await?;
-            let spoken = match provider.name.as_str() {
-                ELEVENLABS => self.speak_elevenlabs(&choice, speech).await,
-                _ => self.speak_openai(&choice, speech).await,
+            let (model, spoken) = match provider.name.as_str() {
+                ELEVENLABS => {
+                    let spoken = self.speak_elevenlabs(&choice, speech).await;
+                    (&self.media.elevenlabs_model, spoken)
+                }
+                _ => (&self.media.speech_model, self.speak_openai(&choice, speech).await),
             };
             match spoken {
-                Ok(content) => return Ok(Ok(Made { by: provider.name, content })),
+                Ok(content) => {
+                    let used = Used::speech(format!("{}:{model}", provider.name), &speech.text);
+                    return Ok(Ok((Made { by: provider.name, content }, used)));
+                }
                 Err(why) => failures.push(format!("`{}`: {why}", provider.name)),
             }
         }
@@ -251,17 +256,21 @@ impl Studio for Providers {
             ToolError::Tell(format!("`{}` did not draw it: {why}", provider.name))
         })?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        let by = format!("{}:{model}", provider.name);
+        self.bill(call, Used::drawing(by.clone(), prompt, size, counted(&answer)));
         let drawn = answer["data"][0]["b64_json"].as_str();
         let drawn = drawn.and_then(|drawn| STANDARD.decode(drawn).ok());
         let content = drawn.ok_or_else(|| {
             ToolError::Tell(format!("`{}` answered without a picture", provider.name))
         })?;
-        Ok(Made { by: format!("{}:{model}", provider.name), content })
+        Ok(Made { by, content })
     }
 
     async fn speak(&self, call: &Call, speech: Speech) -> Result<Made, ToolError> {
         let spoken = self.read_aloud(call.tenant, call.agent, &speech).await?;
-        spoken.map_err(ToolError::Tell)
+        let (made, used) = spoken.map_err(ToolError::Tell)?;
+        self.bill(call, used);
+        Ok(made)
     }
 
     async fn speakers(&self, call: &Call) -> Result<Vec<Speaker>, ToolError> {
@@ -300,6 +309,7 @@ impl Providers {
             kind,
             base_url: Some(choice.base_url),
             api_key: choice.api_key,
+            is_oauth: false,
         };
         let not_asked = |error: holdfast_llm::Error| {
             warn!(error = &error as &dyn std::error::Error, "a model could not look at a picture");
@@ -322,8 +332,23 @@ impl Providers {
         };
         let request = Request::new(model.clone(), chat, Instant::now() + PATIENCE);
         let reply = asked.reply(&request, &mut |_| {}, &call.cancelled).await.map_err(not_asked)?;
+        self.bill(call, Used::answer(reply.model, reply.usage));
         Ok(reply.text)
     }
+
+    /// Has the session that a call is made for charged.
+    fn bill(&self, call: &Call, used: Used) {
+        if let Some(hold) = self.held.get(call.session) {
+            hold.used(used);
+        }
+    }
+}
+
+/// What a provider of pictures counted, if it counts tokens.
+fn counted(answer: &Value) -> Option<Usage> {
+    let number = |name: &str| answer["usage"][name].as_u64();
+    let (input, output) = (number("input_tokens")?, number("output_tokens")?);
+    Some(Usage { input, cached: 0, output })
 }
 
 /// Whether it has the paths that OpenAI has, as far as its kind says.

@@ -23,8 +23,8 @@ use holdfast_agent::{
     tokens::CjkAware,
 };
 use holdfast_llm::{Delta, Request};
-use holdfast_session::{NewSummary, Summarised};
-use holdfast_types::{Entry, Fault as _, RunId, SessionId, SessionKind, TenantId};
+use holdfast_session::{Charge, NewSummary, Spent, Summarised};
+use holdfast_types::{Entry, Fault as _, Reply, RunId, SessionId, SessionKind, TenantId};
 use tokio::{
     sync::Notify,
     task::JoinSet,
@@ -33,7 +33,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
-use crate::{agents::Brief, turn::Turn, worker::Worker};
+use crate::{
+    agents::Brief,
+    budget::{Asking, Reserved},
+    turn::Turn,
+    worker::Worker,
+};
 
 /// The most conversations that wait to be summarised; what is beyond waits for its next turn.
 const MOST_WAITING: usize = 256;
@@ -161,7 +166,7 @@ async fn summarise(worker: Arc<Worker>, job: Job) {
             None
         }
     };
-    let how = match make(&job).await {
+    let how = match make(&worker, &job).await {
         Some(summary) => store(&worker, &job, summary).await,
         None => "failed",
     };
@@ -173,10 +178,11 @@ async fn summarise(worker: Arc<Worker>, job: Job) {
 }
 
 /// Asks the model until there is one summary; `None` if none came.
-async fn make(job: &Job) -> Option<Summary> {
+async fn make(worker: &Worker, job: &Job) -> Option<Summary> {
     let mut plan = job.plan.clone();
     loop {
-        let asked = plan.requests().iter().map(|request| ask(&job.brief, request));
+        let requests = plan.requests().iter().enumerate();
+        let asked = requests.map(|(at, request)| ask(worker, job, at, request));
         let answers = try_join_all(asked).await.ok()?;
         match plan.answered(answers) {
             Ok(Progress::Ask(further)) => plan = further,
@@ -189,20 +195,71 @@ async fn make(job: &Job) -> Option<Summary> {
     }
 }
 
-async fn ask(brief: &Brief, wanted: &SummaryRequest) -> Result<String, ()> {
-    let until = Instant::now() + Duration::from_secs(SUMMARY_TIMEOUT_SECS);
-    let request = Request {
+async fn ask(worker: &Worker, job: &Job, at: usize, wanted: &SummaryRequest) -> Result<String, ()> {
+    let brief = &job.brief;
+    let lasts = Duration::from_secs(SUMMARY_TIMEOUT_SECS);
+    let until = Instant::now() + lasts;
+    let mut request = Request {
         max_output: Some(wanted.max_output),
+        card: Some(Arc::clone(&brief.card)),
         ..Request::new(brief.model_id.clone(), wanted.chat(), until)
     };
+    let reserved = reserve(worker, job, at, (&mut request, lasts)).await?;
     let cancelled = CancellationToken::new();
     let mut pass_over = |_: Delta| {};
-    match brief.model.reply(&request, &mut pass_over, &cancelled).await {
+    let replied = brief.model.reply(&request, &mut pass_over, &cancelled).await;
+    if let Ok(reply) = &replied {
+        charge(worker, job, reply).await;
+    }
+    if let Some(reserved) = reserved {
+        // After what was used is stored.
+        worker.give_back(reserved).await;
+    }
+    match replied {
         Ok(reply) => Ok(reply.text),
         Err(error) => {
             debug!(error = &error as &dyn std::error::Error, "no summary of a conversation");
             Err(())
         }
+    }
+}
+
+/// Sets aside what a summary may use; without enough of it there is none today.
+async fn reserve(
+    worker: &Worker,
+    job: &Job,
+    at: usize,
+    (request, lasts): (&mut Request, Duration),
+) -> Result<Option<Reserved>, ()> {
+    let Brief { card, ledger, .. } = &*job.brief;
+    if ledger.budgets.is_empty() {
+        return Ok(None);
+    }
+    let id = format!("{}:summary:{at}", job.session);
+    let asking = Asking { tenant: job.tenant, id, lasts, card, ledger };
+    match worker.set_aside(asking, request).await {
+        Ok(Ok(reserved)) => Ok(Some(reserved)),
+        Ok(Err(_)) => {
+            debug!("no summary of a conversation: a budget is spent");
+            Err(())
+        }
+        Err(error) => {
+            debug!(error = &error as &dyn std::error::Error, "no summary of a conversation");
+            Err(())
+        }
+    }
+}
+
+/// Adds an answer to what the run cost that it belongs to.
+async fn charge(worker: &Worker, job: &Job, reply: &Reply) {
+    let ledger = &job.brief.ledger;
+    let micros = ledger.micros(&reply.model, &reply.usage);
+    let tokens = reply.usage.input.saturating_add(reply.usage.output);
+    let spent =
+        Spent { run_micros: micros, charge: Charge { tokens, micros }, budgets: ledger.owners() };
+    let charged = worker.sessions.charge(job.tenant, job.run, &reply.usage, &spent).await;
+    if let Err(error) = charged {
+        warn!(error = &error as &dyn std::error::Error, "a summary is not charged");
     }
 }
 

@@ -47,7 +47,9 @@ impl Turn<'_> {
         with_tools: bool,
     ) -> Result<Option<Completed>, Error> {
         if self.is_flushing() {
-            return self.flush(brief).await.map(|()| None);
+            let flushed = self.flush(brief).await;
+            self.give_back().await;
+            return flushed.map(|()| None);
         }
         let thought = self.think_through(brief, with_tools).await;
         // After what was used is stored.

@@ -171,7 +171,7 @@ impl<'w> Turn<'w> {
 
     /// Goes from step to step until the session rests.
     pub(crate) async fn walk(&mut self, home: &Arc<Brief>) -> Result<Completed, Error> {
-        let limits = Limits { calls: self.worker.config.tool_calls_per_turn };
+        let limits = self.worker.config.limits();
         let mut answers: Option<Arc<Brief>> = None;
         loop {
             if let Some(completed) = self.boundary().await? {
@@ -218,10 +218,10 @@ impl<'w> Turn<'w> {
                     self.append(vec![returned]).await?;
                     None
                 }
-                Step::Refuse(calls) => {
-                    let refused = calls.iter().map(|call| {
-                        Entry::returned(&call.id, holdfast_agent::limit_reached(limits), true)
-                    });
+                Step::Refuse(calls, limit) => {
+                    let told = holdfast_agent::limit_reached(limits, limit);
+                    let refused =
+                        calls.iter().map(|call| Entry::returned(&call.id, told.clone(), true));
                     self.append(refused.collect()).await?;
                     None
                 }

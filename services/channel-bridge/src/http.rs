@@ -31,6 +31,9 @@ use crate::{
 /// The most bytes of a body: a text of the gateway's limit, and what is around it.
 const LARGEST: usize = 512 * 1024;
 
+/// The same of a program's, which may bring 8 MiB of files in base64.
+const LARGEST_POST: usize = 12 * 1024 * 1024;
+
 /// How long a body may take to arrive.
 const BODY: Duration = Duration::from_secs(20);
 
@@ -78,7 +81,7 @@ async fn from_telegram(
     if !telegram.is_called_by(text(&headers, "x-telegram-bot-api-secret-token")) {
         return unauthorized(telegram::CHANNEL);
     }
-    let body = match read(body).await {
+    let body = match read(body, LARGEST).await {
         Ok(body) => body,
         Err(refused) => return refused,
     };
@@ -105,7 +108,7 @@ async fn from_program(
         let Some(Line::Webhook(webhook)) = doors.line(&account) else {
             return unauthorized(webhook::CHANNEL);
         };
-        let body = match read(body).await {
+        let body = match read(body, LARGEST_POST).await {
             Ok(body) => body,
             Err(refused) => return refused,
         };
@@ -200,11 +203,11 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-async fn read(body: Body) -> Result<Bytes, Response> {
-    match timeout(BODY, to_bytes(body, LARGEST)).await {
+async fn read(body: Body, largest: usize) -> Result<Bytes, Response> {
+    match timeout(BODY, to_bytes(body, largest)).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(_)) => {
-            let error = format!("the body cannot be read, or has more than {LARGEST} bytes");
+            let error = format!("the body cannot be read, or has more than {largest} bytes");
             Err(told(StatusCode::PAYLOAD_TOO_LARGE, &error))
         }
         Err(_) => Err(told(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time")),

@@ -5,6 +5,7 @@
 //! again is safe and a reply arrives exactly once.
 
 mod acts;
+mod files;
 mod inbound;
 mod sign;
 

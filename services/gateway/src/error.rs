@@ -60,6 +60,9 @@ pub enum Error {
         /// Bytes that may be.
         limit: usize,
     },
+    /// Files that are too many or too large.
+    #[error("{0}")]
+    Attachments(String),
     /// A text that cannot be stored.
     #[error("`{0}` has a NUL character in it: remove it")]
     Nul(&'static str),
@@ -145,6 +148,7 @@ impl Fault for Error {
             }
             Self::Empty
             | Self::TooLong { .. }
+            | Self::Attachments(_)
             | Self::Nul(_)
             | Self::Missing(_)
             | Self::Unknown { .. }

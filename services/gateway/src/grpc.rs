@@ -27,12 +27,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(20);
 /// How long it may take to say so. After that its streams, and what they cost, are let go.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The largest arrival, in bytes: bridges hand over files with it.
+/// The largest message, in bytes: bridges and callers hand over files with it.
 const ARRIVAL: usize = 24 * 1024 * 1024;
 
 /// The services of the door, each with its limit on a request's size.
 pub fn routes(messages: Messages, arrivals: Arrivals, body_limit: usize) -> Routes {
-    Routes::new(MessagesServer::new(messages).max_decoding_message_size(body_limit))
+    Routes::new(MessagesServer::new(messages).max_decoding_message_size(body_limit.max(ARRIVAL)))
         .add_service(IngestServer::new(arrivals).max_decoding_message_size(body_limit.max(ARRIVAL)))
 }
 

@@ -9,6 +9,7 @@ mod attached;
 mod author;
 mod channel;
 mod place;
+mod sent;
 mod text;
 
 use std::time::Duration;
@@ -17,6 +18,7 @@ use holdfast_bus::{Bus, Control, ControlKind};
 use holdfast_directory::{AgentCard, Directory};
 use holdfast_grpc::Caller;
 use holdfast_kit::trace;
+use holdfast_proto::gateway::v1::MessageAttachment;
 use holdfast_session::{Accepted, NewMessage, Running, Sessions};
 use holdfast_types::{Body, Command, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
 use holdfast_workspace::Workspaces;
@@ -43,6 +45,8 @@ pub struct Said {
     pub agent: String,
     /// The session: an id, a key, or a name of the caller's own; empty is the agent's main one.
     pub session: String,
+    /// Files that come with it.
+    pub attachments: Vec<MessageAttachment>,
 }
 
 /// A message that was accepted.
@@ -91,14 +95,20 @@ impl Ingest {
     ///
     /// If it cannot be accepted as it is, or not now.
     pub async fn accept(&self, caller: &Caller, said: Said) -> Result<Taken, Error> {
-        let text = self.text(&said.text)?;
+        let text = match self.text(&said.text) {
+            // A file says enough by itself.
+            Err(Error::Empty) if !said.attachments.is_empty() => String::new(),
+            text => text?,
+        };
+        let (mut body, files) = sent::body(text, said.attachments)?;
         let idem_key = idem_key(said.request_id)?;
         let place = self.place(caller.tenant, &said.agent, &said.session).await?;
+        self.keep(caller.tenant, place.agent.id, &mut body, files).await?;
         let message = NewMessage {
             mode: place.agent.settings.queue_mode,
             debounce: debounce(&place.agent),
             idem_key,
-            ..message(caller, place, Body::text(text))
+            ..message(caller, place, body)
         };
         self.store(caller.tenant, message).await
     }

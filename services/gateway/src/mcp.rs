@@ -143,7 +143,10 @@ impl Mesh {
     async fn ask(&self, who: &Caller, ask: Ask, context: &Context) -> Answer {
         let Ask { message: text, agent, session, request_id } = ask;
         let session = if session.is_empty() { SESSION.to_owned() } else { session };
-        let follow = match self.begin(who, Said { request_id, text, agent, session }).await {
+        let follow = match self
+            .begin(who, Said { request_id, text, agent, session, ..Said::default() })
+            .await
+        {
             Ok(follow) => follow,
             Err(error) => return Answer::failed(holdfast_grpc::status(&error).message()),
         };

@@ -1,9 +1,9 @@
 //! `Operations`: what waits, what died, what could not be delivered. Put behind the door by
 //! `control`.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
-use holdfast_bus::{Control, ControlKind};
+use holdfast_bus::{Control, ControlKind, RunnerAbout};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, GetDeadLetterRequest, GetDeadLetterResponse, GetStatusRequest, GetStatusResponse,
@@ -19,6 +19,9 @@ use crate::{
     auth::require,
     control::{State, limit, parse_word, some, timestamp},
 };
+
+/// How long runners may take to say how they are.
+const PATIENCE: Duration = Duration::from_millis(300);
 
 const USUAL: u32 = 50;
 const MOST: u32 = 200;
@@ -40,7 +43,18 @@ impl Service for Handler {
         let routing = self.0.directory.routing(caller.tenant).await.map_err(Error::from)?;
         let tenant = self.0.directory.tenant(&caller.tenant.to_string()).await;
 
+        // Without NATS nobody says anything, and all else is known.
+        let runners = self.0.bus.about_runners(PATIENCE).await.unwrap_or_default();
+        let (mut sandboxes, mut no_commands) = (HashMap::new(), HashMap::new());
+        for RunnerAbout { sandbox, no_commands: why } in runners {
+            let (counts, name) =
+                if why.is_empty() { (&mut sandboxes, sandbox) } else { (&mut no_commands, why) };
+            *counts.entry(name).or_default() += 1;
+        }
+
         Ok(Response::new(GetStatusResponse {
+            sandboxes,
+            no_commands,
             sessions: counts.sessions.into_iter().collect(),
             waiting_messages: counts.waiting,
             oldest_wait_ms: millis(counts.oldest_wait),

@@ -18,6 +18,8 @@ pub(crate) struct Row {
     stats: Option<Json<Stats>>,
     pub(crate) names: Option<Vec<String>>,
     pub(crate) strict: Option<bool>,
+    /// Of tokens that can be renewed.
+    pub(crate) version: Option<i64>,
 }
 
 impl Row {
@@ -38,7 +40,8 @@ impl Row {
 /// The keys of a provider, its own first, with what is remembered and in which order they go.
 pub(crate) async fn of(tx: &mut TenantTx, provider: &str) -> sqlx::Result<Vec<Row>> {
     const SQL: &str = "
-        select n.name, p.kind, p.secret, p.expires_at, s.changed, s.stats, o.names, o.strict
+        select n.name, p.kind, p.secret, p.expires_at, s.changed, s.stats, o.names, o.strict,
+               case when p.token_url is not null and p.trouble is null then p.version end as version
         from (select 'default' as name
               union all
               select name from control.auth_profiles where tenant_id = $1 and provider = $2) n
@@ -62,15 +65,20 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error>
         stats: Option<Json<Stats>>,
         place: Option<i32>,
         strict: Option<bool>,
+        token_url: Option<String>,
+        client_id: Option<String>,
+        trouble: Option<String>,
     }
     const SQL: &str = "
         select k.provider, k.name, k.kind, k.expires_at, s.stats,
-               array_position(o.names, k.name) as place, o.strict
+               array_position(o.names, k.name) as place, o.strict,
+               k.token_url, k.client_id, k.trouble
         from (select tenant_id, name as provider, 'default' as name, 'api_key' as kind,
-                     null::timestamptz as expires_at
+                     null::timestamptz as expires_at, null::text as token_url,
+                     null::text as client_id, null::text as trouble
               from control.providers where tenant_id = $1 and api_key is not null
               union all
-              select tenant_id, provider, name, kind, expires_at
+              select tenant_id, provider, name, kind, expires_at, token_url, client_id, trouble
               from control.auth_profiles where tenant_id = $1) k
         left join control.auth_stats s
                on s.tenant_id = $1 and s.provider = k.provider and s.name = k.name
@@ -87,6 +95,8 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error>
             stats: row.stats.map(|stats| stats.0).unwrap_or_default(),
             place: row.place.and_then(|place| usize::try_from(place).ok()).unwrap_or_default(),
             strict: row.strict.unwrap_or_default(),
+            renewed_at: row.token_url.zip(row.client_id),
+            trouble: row.trouble,
         })
     };
     rows.into_iter().map(card).collect()
@@ -94,11 +104,15 @@ pub(crate) async fn all(tx: &mut TenantTx) -> Result<Vec<CredentialCard>, Error>
 
 pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -> sqlx::Result<()> {
     const SQL: &str = "
-        insert into control.auth_profiles (tenant_id, provider, name, kind, secret, expires_at)
-        values ($1, $2, $3, $4, $5, $6)
+        insert into control.auth_profiles as p
+               (tenant_id, provider, name, kind, secret, expires_at, token_url, client_id)
+        values ($1, $2, $3, $4, $5, $6, $7, $8)
         on conflict (tenant_id, provider, name) do update
             set kind = excluded.kind, secret = excluded.secret, expires_at = excluded.expires_at,
+                token_url = excluded.token_url, client_id = excluded.client_id,
+                version = p.version + 1, renewing_until = null, trouble = null,
                 updated_at = now()";
+    let renewed_at = new.refresh.as_ref().map(|_| &new.renewed_at);
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL)
         .bind(tenant)
@@ -107,6 +121,8 @@ pub(crate) async fn put(tx: &mut TenantTx, new: &NewCredential, sealed: &[u8]) -
         .bind(new.kind.as_str())
         .bind(sealed)
         .bind(new.expires.map(jiff_sqlx::Timestamp::from))
+        .bind(renewed_at.map(|at| at.token_url.as_str()))
+        .bind(renewed_at.map(|at| at.client_id.as_str()))
         .execute(tx.conn())
         .await?;
     Ok(())

@@ -15,6 +15,7 @@ pub(crate) mod mcp_servers;
 pub(crate) mod nodes;
 pub(crate) mod policies;
 pub(crate) mod providers;
+pub(crate) mod renewals;
 pub(crate) mod rules;
 pub(crate) mod tenants;
 pub(crate) mod tools;

@@ -2,7 +2,7 @@
 
 use holdfast_pg::TenantTx;
 
-use crate::{Error, Provider, ProviderKind};
+use crate::{ELEVENLABS, Error, Provider, ProviderKind};
 
 #[derive(sqlx::FromRow)]
 struct Row {
@@ -40,6 +40,17 @@ pub(crate) async fn get(tx: &mut TenantTx, name: &str) -> Result<Option<Provider
     let row: Option<Row> =
         sqlx::query_as(SQL).bind(tenant).bind(name).fetch_optional(tx.conn()).await?;
     row.map(Row::read).transpose()
+}
+
+/// Whether a provider has a key and the paths of OpenAI's speech, or is one of speech alone.
+pub(crate) async fn speaks(tx: &mut TenantTx) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select exists (
+            select from control.providers
+            where tenant_id = $1 and api_key is not null
+              and (name = $2 or kind in ('openai', 'openai-responses')))";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(ELEVENLABS).fetch_one(tx.conn()).await
 }
 
 /// The sealed key of a provider.

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 
 use super::check_room;
 use crate::{
-    Actor, CredentialCard, Directory, Error, Keys, NewCredential, OWN_KEY, Purpose, Remembered,
-    credential::Sealed, store, tenant::check_name,
+    Actor, CredentialCard, Directory, Error, Keys, NewCredential, OWN_KEY, Provider, Purpose,
+    Remembered, credential::Sealed, store, tenant::check_name,
 };
 
 /// Keys of one provider.
@@ -40,7 +40,14 @@ impl Directory {
     ) -> Result<(), Error> {
         new.check()?;
         let mut tx = self.change(tenant).await?;
-        provider_is_there(&mut tx, &new.provider).await?;
+        let provider = provider_of(&mut tx, &new.provider).await?;
+        let new = &match new.refresh {
+            Some(_) => {
+                let renewed_at = new.renewed_at.clone().check(provider.kind)?;
+                NewCredential { renewed_at, ..new.clone() }
+            }
+            None => new.clone(),
+        };
         let others = store::credentials::of(&mut tx, &new.provider).await?;
         if others.iter().all(|other| other.name != new.name) {
             let (have, most) = (others.len(), MOST);
@@ -96,7 +103,7 @@ impl Directory {
         check_name("provider", provider)?;
         let (names, strict) = order;
         let mut tx = self.change(tenant).await?;
-        let own = provider_is_there(&mut tx, provider).await?;
+        let own = provider_of(&mut tx, provider).await?.has_key;
         let there = store::credentials::of(&mut tx, provider).await?;
         let is_there =
             |name: &String| there.iter().any(|one| one.name == *name && (*name != OWN_KEY || own));
@@ -184,6 +191,17 @@ impl Directory {
                     None => continue,
                 },
             };
+            let credential = match (credential, row.version) {
+                (credential, Some(version)) => {
+                    keys.versions.insert(row.name.clone(), version);
+                    credential
+                }
+                // What nobody can exchange keeps nothing alive.
+                (Credential::OAuth { access, expires, .. }, None) => {
+                    Credential::OAuth { access, refresh: None, expires }
+                }
+                (credential, None) => credential,
+            };
             let (id, provider) = (row.name, provider.to_owned());
             keys.profiles.push(Profile { id, provider, credential });
         }
@@ -191,10 +209,9 @@ impl Directory {
     }
 }
 
-/// Whether the provider has a key of its own.
-async fn provider_is_there(tx: &mut TenantTx, provider: &str) -> Result<bool, Error> {
+async fn provider_of(tx: &mut TenantTx, provider: &str) -> Result<Provider, Error> {
     let found = store::providers::get(tx, provider).await?;
-    Ok(found.ok_or_else(|| Error::not_found("provider", provider))?.has_key)
+    found.ok_or_else(|| Error::not_found("provider", provider))
 }
 
 fn subject(provider: &str, name: &str) -> Result<String, Error> {

@@ -11,6 +11,7 @@ mod mcp_servers;
 mod nodes;
 mod policies;
 mod providers;
+mod renewals;
 mod routing;
 mod tenants;
 

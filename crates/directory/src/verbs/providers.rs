@@ -138,8 +138,9 @@ impl Directory {
                 Err(error) => return Err(error),
             }
         }
+        let speaks = store::providers::speaks(&mut tx).await?;
         tx.commit().await?;
-        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets })
+        Ok(ModelSetup { choices, catalogue, budgets: extras.budgets, speaks })
     }
 
     /// The model of that name, and how to reach it.

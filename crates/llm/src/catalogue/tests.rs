@@ -102,7 +102,8 @@ fn a_tenant_knows_better_and_besides() {
 
 #[test]
 fn a_request_costs_what_it_read_and_wrote() {
-    let plain = Prices { input: 2_500, cached: Some(1_250), output: 10_000, long: None };
+    let plain =
+        Prices { input: 2_500, cached: Some(1_250), output: 10_000, long: None, picture: None };
     let usage = Usage { input: 1_000, cached: 400, output: 100 };
     assert_eq!(plain.cost(&usage), 600 * 2_500 + 400 * 1_250 + 100 * 10_000);
 

@@ -25,6 +25,8 @@ pub enum Credential {
         access: SecretString,
         /// What is exchanged for another.
         refresh: Option<SecretString>,
+        /// When what is presented ends, in milliseconds since 1970; `None` is unknown.
+        expires: Option<i64>,
     },
 }
 
@@ -49,7 +51,10 @@ impl Profile {
             Credential::Token { token, expires } => {
                 is_there(token) && expires.is_none_or(|expires| now < expires)
             }
-            Credential::OAuth { access, .. } => is_there(access),
+            Credential::OAuth { access, refresh, expires } => {
+                is_there(access)
+                    && (refresh.is_some() || expires.is_none_or(|expires| now < expires))
+            }
         }
     }
 
@@ -82,8 +87,11 @@ mod tests {
     fn what_is_not_there_or_has_ended_cannot_be_used() {
         let key = |key: &str| Credential::ApiKey { key: key.into() };
         let token = |token: &str, expires| Credential::Token { token: token.into(), expires };
-        let oauth =
-            |access: &str| Credential::OAuth { access: access.into(), refresh: Some("r".into()) };
+        let oauth = |access: &str| Credential::OAuth {
+            access: access.into(),
+            refresh: Some("r".into()),
+            expires: Some(1),
+        };
         for (credential, is_valid) in [
             (key("k"), true),
             (key(" "), false),

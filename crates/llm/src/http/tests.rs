@@ -49,8 +49,12 @@ async fn server(kind: &'static str, status: u16, body: &'static str) -> (String,
 }
 
 async fn ask(kind: ProviderKind, url: &str, id: &str) -> Result<Reply, Error> {
-    let provider =
-        Provider { kind, base_url: Some(url.to_owned()), api_key: Some("sk-secret".into()) };
+    ask_as(kind, url, id, false).await
+}
+
+async fn ask_as(kind: ProviderKind, url: &str, id: &str, is_oauth: bool) -> Result<Reply, Error> {
+    let (base_url, api_key) = (Some(url.to_owned()), Some("sk-secret".into()));
+    let provider = Provider { kind, base_url, api_key, is_oauth };
     let models = Models::new([("p".to_owned(), provider)]).unwrap();
     let mut asked = request();
     asked.model = format!("p:{id}").parse().unwrap();
@@ -133,6 +137,24 @@ async fn each_provider_is_asked_where_it_listens_and_with_its_own_key_header() {
         assert_eq!(headers[header], key, "{kind:?}");
         let says_model = body["model"] == id || to.contains(id);
         assert!(says_model && !body.to_string().contains("secret"), "{kind:?} {body}");
+    }
+}
+
+#[tokio::test]
+async fn an_access_token_goes_where_rfc_6750_has_it_whoever_is_asked() {
+    for (kind, content, stream, id, own) in [
+        (ProviderKind::Anthropic, SSE, ANTHROPIC, "claude-opus-5-5", "x-api-key"),
+        (ProviderKind::Responses, SSE, RESPONSES, "gpt-5", "x-api-key"),
+        (ProviderKind::Gemini, SSE, GEMINI, "gemini-3.8-flash", "x-goog-api-key"),
+    ] {
+        let (url, seen) = server(content, 200, stream).await;
+
+        ask_as(kind, &url, id, true).await.unwrap();
+
+        let seen = seen.lock().unwrap();
+        let headers = &seen[0].1;
+        assert_eq!(headers["authorization"], "Bearer sk-secret", "{kind:?}");
+        assert!(!headers.contains_key(own), "{kind:?}");
     }
 }
 

@@ -88,6 +88,7 @@ fn models(url: &str, key: Option<&str>) -> Models {
         kind: ProviderKind::OpenAi,
         base_url: Some(url.to_owned()),
         api_key: key.map(SecretString::from),
+        is_oauth: false,
     };
     Models::new([("openai".to_owned(), provider)]).unwrap()
 }

@@ -3,13 +3,15 @@
 //! | a rule | covers |
 //! |---|---|
 //! | any | a call whose subject is the one that was approved, to the byte |
-//! | of `exec`, with a pattern | commands as an allow-list has them: of a chain each, none within another, no variables, no network |
+//! | of `exec`, with a pattern | commands as an allow-list has them: of a chain each, none within another, no variables, no network, no script of the workspace |
 //! | of another tool, with a pattern | calls of which the tool says the same pattern |
 
 use holdfast_agent::policy::{Ask, ExecRule, ExecVerdict, Security, exec_approval};
 use holdfast_session::{Rule, subject_hash};
 use serde_json::Value;
 use uuid::Uuid;
+
+use crate::shell::is_bound_to_scripts;
 
 /// A call that needs a word.
 pub(super) struct Wanted<'a> {
@@ -25,6 +27,10 @@ pub(super) fn covered(wanted: &Wanted<'_>, rules: &[Rule]) -> Option<Vec<Uuid>> 
     let hash = subject_hash(wanted.subject);
     if let Some(same) = rules.iter().find(|rule| rule.subject_hash == hash) {
         return Some(vec![same.id]);
+    }
+    if wanted.tool == "exec" && is_bound_to_scripts(wanted.subject) {
+        // A pattern says which file is run, and not what it says by now.
+        return None;
     }
     if wanted.tool == "exec" {
         return commands(wanted.input, &rules);
@@ -120,6 +126,23 @@ mod tests {
         }
         let plain = json!({"command": "ls", "env": {}, "network": false, "workdir": ""});
         assert!(is_covered("exec", &plain, Some("ls"), &rules));
+    }
+
+    #[test]
+    fn a_script_of_the_workspace_is_covered_as_it_was_and_by_no_pattern() {
+        let input = json!({"command": "sh run.sh"});
+        let subject = |hash: &str| json!({"command": "sh run.sh", "scripts": {"run.sh": hash}});
+        let rules =
+            [rule("exec", "x", Some("sh run.sh *")), rule("exec", &subject("a").to_string(), None)];
+        let is_covered = |subject: &serde_json::Value| {
+            let subject = subject.to_string();
+            let wanted = Wanted { tool: "exec", input: &input, subject: &subject, pattern: None };
+            covered(&wanted, &rules).is_some()
+        };
+
+        assert!(is_covered(&subject("a")));
+        assert!(!is_covered(&subject("b")));
+        assert!(is_covered(&json!({"command": "sh run.sh"})));
     }
 
     #[test]

@@ -1,12 +1,15 @@
 //! Whether a command may run, and who is asked.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use holdfast_agent::policy::{Compiled, Decision, Permission, Subject};
 use holdfast_sandbox::Backend;
 use holdfast_tools::{Approval, CommandLine};
 use holdfast_types::Elevated;
 use serde_json::{Value, json};
+
+/// Where the subject has the scripts that are run.
+const SCRIPTS: &str = "scripts";
 
 /// The longest that a summary for a person is, in characters.
 const LONGEST_SUMMARY: usize = 300;
@@ -104,6 +107,39 @@ fn ask(line: &CommandLine) -> Approval {
     Approval::Ask { subject: subject.to_string(), summary, pattern: pattern(line) }
 }
 
+/// What a command runs, as far as it can be told beforehand.
+#[derive(Debug, Default)]
+pub(super) struct Bound {
+    /// Its programs, and where each of them is.
+    pub(super) programs: BTreeMap<String, String>,
+    /// The agent's own files that it runs, and what each of them says.
+    pub(super) scripts: BTreeMap<String, String>,
+}
+
+/// Binds what is asked to what the command runs: a program that is elsewhere, or a script that says
+/// something else, is asked about anew. Of a script no pattern says what it will do: "always" is
+/// for the very one.
+pub(super) fn bound_to(
+    runs: Bound,
+    (subject, mut summary, pattern): (String, String, Option<String>),
+) -> Approval {
+    let mut subject: Value = serde_json::from_str(&subject).unwrap_or(Value::String(subject));
+    subject["programs"] = json!(runs.programs);
+    if runs.scripts.is_empty() {
+        return Approval::Ask { subject: subject.to_string(), summary, pattern };
+    }
+    subject[SCRIPTS] = json!(runs.scripts);
+    let short = |hash: &String| hash.chars().take(12).collect::<String>();
+    let of = runs.scripts.iter().map(|(path, hash)| format!("{path} ({})", short(hash)));
+    summary.push_str(&format!(", with {} as now", of.collect::<Vec<_>>().join(", ")));
+    Approval::Ask { subject: subject.to_string(), summary, pattern: None }
+}
+
+/// Whether what was asked is bound to scripts.
+pub(crate) fn is_bound_to_scripts(subject: &str) -> bool {
+    serde_json::from_str::<Value>(subject).is_ok_and(|subject| subject.get(SCRIPTS).is_some())
+}
+
 /// What "always" would mean: the same program, and the same word after it. Only of a command that
 /// is one, and asks for nothing besides.
 fn pattern(line: &CommandLine) -> Option<String> {
@@ -125,12 +161,34 @@ fn pattern(line: &CommandLine) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use holdfast_agent::policy::{self, Ask, Catalog, Defaults, ExecSettings, Security};
     use holdfast_types::SessionKind;
 
     use super::*;
+
+    #[test]
+    fn what_is_approved_is_bound_to_the_script_as_it_is() {
+        let asked = |hash: Option<&str>| {
+            let scripts = hash.map(|hash| ("run.sh".to_owned(), hash.to_owned()));
+            let programs = [("sh".to_owned(), "/usr/bin/dash".to_owned())].into();
+            let runs = Bound { programs, scripts: scripts.into_iter().collect() };
+            let asked =
+                ("{}".to_owned(), "run `sh run.sh`".to_owned(), Some("sh run.sh *".to_owned()));
+            match bound_to(runs, asked) {
+                Approval::Ask { subject, summary, pattern } => (subject, summary, pattern),
+                other => panic!("{other:?}"),
+            }
+        };
+
+        let (one, summary, pattern) = asked(Some("aaaaaaaaaaaaaaaa"));
+        assert_eq!(summary, "run `sh run.sh`, with run.sh (aaaaaaaaaaaa) as now");
+        assert_eq!(pattern, None);
+        assert!(is_bound_to_scripts(&one) && one.contains("/usr/bin/dash"), "{one}");
+        assert_ne!(asked(Some("b")).0, one);
+        let (plain, _, pattern) = asked(None);
+        assert_eq!(pattern.as_deref(), Some("sh run.sh *"));
+        assert!(!is_bound_to_scripts(&plain), "{plain}");
+    }
 
     fn line(script: &str) -> CommandLine {
         CommandLine {

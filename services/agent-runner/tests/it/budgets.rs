@@ -23,7 +23,8 @@ impl World {
     /// The model writes no more than this, and costs $1 for a million tokens read, and $10 for a
     /// million written.
     async fn card(&self, max_output: u32) -> anyhow::Result<()> {
-        let prices = Prices { input: 1_000, cached: None, output: 10_000, long: None };
+        let prices =
+            Prices { input: 1_000, cached: None, output: 10_000, long: None, picture: None };
         let card = Card { max_output, prices: Some(prices), ..Card::default() };
         let model = "fake:one".parse()?;
         Ok(self.directory.put_model(self.tenant, Actor::Operator, &model, &card).await?)

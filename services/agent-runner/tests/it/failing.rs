@@ -175,6 +175,35 @@ async fn a_model_that_asks_for_tools_without_end_is_stopped() -> anyhow::Result<
 }
 
 #[tokio::test]
+async fn calls_past_what_may_be_asked_for_at_once_are_refused_and_the_model_is_told()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let call = |id| (id, "agents_list", "{}");
+    world.model.queue([
+        Reply::calls(["a", "b", "c"].map(call)),
+        Reply::call("c", "agents_list", "{}"),
+        Reply::text("seen"),
+    ]);
+    let mut config = world.config();
+    config.runner.tool_calls_at_once = 2;
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let sent = world.say("s", "hello").await?;
+
+    assert_eq!(world.text(&sent).await?, "seen");
+    let returned = world.journal(sent.session).await?.into_iter().filter_map(|entry| match entry {
+        Entry::Returned { call, output, failed, .. } => Some((call, failed, output)),
+        _ => None,
+    });
+    let returned: Vec<_> = returned.collect();
+    let fates: Vec<_> = returned.iter().map(|(call, failed, _)| (call.as_str(), *failed)).collect();
+    assert_eq!(fates, [("a", false), ("b", false), ("c", true), ("c", false)]);
+    assert!(returned[2].2.contains("limit of 2 calls at once"), "{}", returned[2].2);
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
 async fn an_agent_that_is_gone_or_has_no_provider_is_told() -> anyhow::Result<()> {
     let world = World::start().await?;
     let gone = NewAgent { name: AgentName::new("gone"), ..NewAgent::default() };

@@ -9,12 +9,16 @@ use std::{
     time::Duration,
 };
 
+use holdfast_directory::{Actor, Budget};
 use holdfast_llm::{Error, Scripted};
-use holdfast_types::{Chat, ChatMessage, Entry, Note, Reply, SessionId};
+use holdfast_types::{Chat, ChatMessage, Entry, Note, Reply, SessionId, Usage};
 
 use crate::world::World;
 
 const WINDOW: usize = 20_000;
+
+/// What each answer takes, in tokens.
+const EACH: i64 = 100;
 
 /// What the model is asked with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,16 +78,20 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
     let flush = flushing("write");
     let mut answers = 0;
     let model = Arc::new(Scripted::answering(move |request| {
-        Ok(match asked(&request.chat) {
+        let reply = match asked(&request.chat) {
             Asked::Summary => Scripted::text("They spoke of a cat."),
             Asked::Flush(calls) => flush(calls),
             Asked::Answer => {
                 answers += 1;
                 Scripted::text(&"much ".repeat(if answers > 2 { 1 } else { 6_000 }))
             }
-        })
+        };
+        Ok(Reply { usage: Usage { input: 90, cached: 0, output: 10 }, ..reply })
     }));
     let shared = Arc::clone(&model);
+    let budget = Budget { agent: None, tokens: Some(100_000_000), micros: None };
+    world.sessions.open_budget(world.tenant, None).await?;
+    world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
     let mut config = world.config();
     config.runner.context_tokens = WINDOW;
     config.runner.summaries = 0;
@@ -107,6 +115,8 @@ async fn memory_is_written_down_before_what_does_not_fit_is_summarised() -> anyh
     assert_eq!(asked(last), Asked::Answer);
     assert!(!format!("{:?}", last.messages).contains("flush-1"), "{:?}", last.messages);
     assert_eq!(model.violations(), Vec::<String>::new());
+    let spent = world.number("select tokens from session.spending").await?;
+    assert_eq!(spent, i64::try_from(requests.len())? * EACH);
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! Keys that fail are left alone by all runners, and others are asked in their place.
 
-use holdfast_directory::{Actor, CredentialKind, NewCredential, NewProvider, ProviderKind};
+use holdfast_directory::{
+    Actor, CredentialKind, NewCredential, NewProvider, ProviderKind, RenewedAt,
+};
 use holdfast_llm::Reason;
 use holdfast_session::Outcome;
 use holdfast_testkit::{FakeModel, Reply};
@@ -15,6 +17,7 @@ fn key(name: &str, secret: &str) -> NewCredential {
         secret: secret.into(),
         refresh: None,
         expires: None,
+        renewed_at: RenewedAt::default(),
     }
 }
 

@@ -15,7 +15,7 @@ use axum::{
     routing::post,
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use holdfast_directory::{Actor, NewAccount, NewProvider, ProviderKind};
+use holdfast_directory::{Actor, Budget, NewAccount, NewProvider, ProviderKind};
 use holdfast_session::NewMessage;
 use holdfast_testkit::Reply;
 use holdfast_types::{Entry, Target};
@@ -161,6 +161,53 @@ async fn a_picture_is_drawn_by_the_tenants_provider_and_kept() -> anyhow::Result
 }
 
 #[tokio::test]
+async fn what_is_drawn_and_spoken_is_charged_with_the_run_and_to_its_budget() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let fake = Fake::default();
+    provider(&world, "openai", format!("{}/v1", fake.clone().start().await?)).await?;
+    let budget = Budget { agent: None, tokens: None, micros: Some(1_000_000) };
+    world.sessions.open_budget(world.tenant, None).await?;
+    world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
+    let _runner = world.runner().await?;
+    world.model.queue([
+        Reply::call("a", "image", r#"{"op":"generate","prompt":"a cat","size":"1792x1024"}"#),
+        Reply::call("b", "image", r#"{"op":"generate","prompt":"something bad"}"#),
+        Reply::call("c", "tts", r#"{"text":"good day"}"#),
+        Reply::text("Look.[[tts: and more ]]"),
+    ]);
+
+    returned(&world, on_telegram(&world).await?).await?;
+
+    // $0.08 for the picture, $15 for a million characters: 8 with the tool, 8 with the answer.
+    let micros = 80_000 + 15 * 16;
+    assert_eq!(world.number("select cost_micros from session.runs").await?, micros);
+    assert_eq!(world.number("select micros from session.spending").await?, micros);
+    Ok(())
+}
+
+#[tokio::test]
+async fn speech_is_on_offer_only_where_somebody_speaks() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world
+        .change_agent(|agent| {
+            agent.settings.tools = Some(vec!["tts".into(), "sessions_list".into()])
+        })
+        .await?;
+    let _runner = world.runner().await?;
+
+    world.ask("a", "with a key").await?;
+    world.directory.delete_credential(world.tenant, Actor::Operator, "fake", "default").await?;
+    tokio::time::sleep(std::time::Duration::from_millis(1_100)).await;
+    world.ask("b", "without").await?;
+
+    let requests = world.model.requests();
+    assert_eq!(requests[0].tool_names(), ["sessions_list", "tts"]);
+    assert_eq!(requests[1].tool_names(), ["sessions_list"]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_a_provider_nobody_draws_or_speaks_and_the_model_is_told_why() -> anyhow::Result<()>
 {
     let world = World::start().await?;
@@ -185,8 +232,9 @@ async fn without_a_provider_nobody_draws_or_speaks_and_the_model_is_told_why() -
     let said = returned(&world, on_telegram(&world).await?).await?;
 
     assert!(said[0].starts_with("nobody here draws"), "{said:?}");
-    assert!(said[1].starts_with("no provider of speech is set up"), "{said:?}");
-    assert!(said[2].starts_with("Nobody here can speak"), "{said:?}");
+    // Nor is there a tool for it.
+    assert!(said[1].starts_with("this tool is not one of yours"), "{said:?}");
+    assert_eq!(said[1], said[2]);
     Ok(())
 }
 

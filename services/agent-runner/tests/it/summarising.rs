@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use holdfast_directory::{Actor, Budget};
 use holdfast_session::{NewSummary, Summarised};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Usage};
 use holdfast_types::{Entry, Note, RunId, RunnerId, SessionId};
 
 use crate::world::World;
@@ -70,6 +71,46 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.model.count(), asked);
     assert_eq!(world.journal(session).await?.len(), stored);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_summary_is_charged_and_there_is_none_when_the_budget_is_spent() -> anyhow::Result<()> {
+    // The last answer leaves enough for a summary, or nothing.
+    for (last, summed) in [(90, true), (1_000_000, false)] {
+        let world = World::start().await?;
+        world.model.answer(move |asked| {
+            let is_last = asked.last_user_text().contains("number 11");
+            let prompt = if is_last { last } else { 90 };
+            let usage = Usage { prompt, cached: 0, completion: 10 };
+            let summary = asked.body.to_string().contains(SUMMARISER);
+            Reply::text(if summary { "They." } else { "well" }).usage(usage)
+        });
+        let budget = Budget { agent: None, tokens: Some(1_000_000), micros: None };
+        world.sessions.open_budget(world.tenant, None).await?;
+        world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?;
+        let _runner = world.runner().await?;
+
+        let session = count_to(&world, 11).await?;
+
+        let spent = "select tokens from session.spending";
+        if summed {
+            world
+                .until("a summary is stored", async || {
+                    summaries(&world, session).await.is_ok_and(|found| !found.is_empty())
+                })
+                .await?;
+            let answers = i64::try_from(world.model.count())?;
+            assert!(answers > 11);
+            assert_eq!(world.number(spent).await?, answers * 100);
+            let read = "select sum(input_tokens)::bigint from session.runs";
+            assert_eq!(world.number(read).await?, answers * 90);
+        } else {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(world.model.count(), 11);
+            assert_eq!(world.number(spent).await?, 1_001_010);
+        }
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::{
     CHANNEL, Webhook,
+    files::{self, File},
     sign::{self, Signed, Version},
 };
 use crate::adapter::ChannelAdapter as _;
@@ -62,9 +63,12 @@ struct Body {
     thread: String,
     #[serde(default)]
     group: bool,
+    #[serde(default)]
     text: String,
     #[serde(default)]
     message_id: String,
+    #[serde(default)]
+    attachments: Vec<File>,
 }
 
 impl Webhook {
@@ -103,7 +107,8 @@ impl Webhook {
                 check(what, text, LONGEST)?;
             }
         }
-        if body.text.trim().is_empty() {
+        let attachments = files::read(body.attachments)?;
+        if body.text.trim().is_empty() && attachments.is_empty() {
             return Err(Bad::Malformed("`text` is empty: there is nothing to answer".to_owned()));
         }
         if body.group && body.conversation.is_empty() {
@@ -130,6 +135,7 @@ impl Webhook {
             platform_message_id: body.message_id,
             reply_chat: conversation,
             reply_thread: body.thread,
+            attachments,
             ..AcceptRequest::default()
         })
     }
@@ -170,6 +176,35 @@ mod tests {
         let account = (TenantId::generate(), AccountId::generate(), "default".to_owned());
         let clients = Clients::new(true).unwrap();
         Webhook::new(account, (&settings, &json!({"secret": SECRET})), &clients).unwrap()
+    }
+
+    #[test]
+    fn files_come_along_in_base64_and_what_is_wrong_with_them_is_said() {
+        let with = |attachments: Value| {
+            read_with("k", json!({"sender": "anna", "attachments": attachments}))
+        };
+
+        let taken = with(json!([{"name": "a.csv", "media_type": "text/csv", "content": "MSwy"}]));
+        let taken = taken.unwrap();
+        assert_eq!(
+            (taken.text.as_str(), taken.attachments[0].content.as_slice()),
+            ("", &b"1,2"[..])
+        );
+        assert_eq!(taken.attachments[0].media_type, "text/csv");
+
+        let large = "AAAA".repeat(3 << 20);
+        for (attachments, why) in [
+            (json!([]), "`text` is empty"),
+            (json!([{"content": "####"}]), "`attachments[0].content` is not base64"),
+            (json!([{"content": ""}]), "`attachments[0].content` is empty"),
+            (json!([{"content": large}]), "8388608 bytes together"),
+            (json!(vec![json!({"content": "MSwy"}); 9]), "9 attachments, and 8"),
+            (json!([{"content": "MSwy", "name": "a\nb"}]), "`attachments[0].name`"),
+            (json!([{"content": "MSwy", "path": "/etc"}]), "not understood"),
+        ] {
+            let Err(Bad::Malformed(told)) = with(attachments) else { panic!("{why}") };
+            assert!(told.contains(why), "{told}");
+        }
     }
 
     fn read_with(key: &str, body: Value) -> Result<AcceptRequest, Bad> {

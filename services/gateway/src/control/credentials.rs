@@ -1,6 +1,6 @@
 //! `Credentials`: a provider's keys, when it has several.
 
-use holdfast_directory::{CredentialCard, CredentialKind, NewCredential};
+use holdfast_directory::{CredentialCard, CredentialKind, NewCredential, RenewedAt};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
     self as pb, DeleteCredentialRequest, DeleteCredentialResponse, EnableCredentialRequest,
@@ -48,6 +48,11 @@ impl Service for Credentials {
             secret: request.secret.into(),
             refresh: some(request.refresh).map(Into::into),
             expires: credential.expires_at.map(moment).transpose()?,
+            renewed_at: RenewedAt {
+                token_url: credential.token_url,
+                client_id: credential.client_id,
+                client_secret: some(request.client_secret).map(Into::into),
+            },
         };
 
         let put = self.0.directory.put_credential(caller.tenant, actor(&caller), &new).await;
@@ -109,12 +114,17 @@ fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
         at.and_then(|at| Timestamp::from_millisecond(at).ok()).filter(|until| now < *until)
     };
     let (state, until) = match (until(stats.disabled_until), until(stats.cooldown_until)) {
-        _ if card.expires.is_some_and(|end| end <= now) => ("expired", None),
+        _ if card.trouble.is_some() => ("needs_person", None),
+        // What is renewed by itself ends for nobody.
+        _ if card.renewed_at.is_none() && card.expires.is_some_and(|end| end <= now) => {
+            ("expired", None)
+        }
         (Some(until), _) => ("disabled", Some(until)),
         (None, Some(until)) => ("cooling", Some(until)),
         (None, None) => ("ready", None),
     };
     let failures = stats.failure_counts.iter();
+    let (token_url, client_id) = card.renewed_at.unwrap_or_default();
     pb::Credential {
         failures: failures.map(|(why, count)| format!("{}={count}", why.as_str())).collect(),
         provider: card.provider,
@@ -125,6 +135,9 @@ fn credential_of(card: CredentialCard, now: Timestamp) -> pb::Credential {
         until: until.map(timestamp),
         place: u32::try_from(card.place).unwrap_or_default(),
         strict: card.strict,
+        token_url,
+        client_id,
+        trouble: card.trouble.unwrap_or_default(),
     }
 }
 
@@ -148,6 +161,8 @@ mod tests {
             stats,
             place: 2,
             strict: true,
+            renewed_at: None,
+            trouble: None,
         }
     }
 
@@ -169,5 +184,23 @@ mod tests {
             ("disabled", 19_000)
         );
         assert_eq!(shown(failed(Reason::Auth), Some(now)).state, "expired");
+    }
+
+    #[test]
+    fn a_token_that_renews_itself_is_ready_until_a_person_is_needed() {
+        let now = Timestamp::from_second(1_000).unwrap();
+        let renewed = CredentialCard {
+            renewed_at: Some(("https://a/token".into(), "c".into())),
+            ..card(Stats::default(), Some(now))
+        };
+        let refused = CredentialCard { trouble: Some("invalid_grant".into()), ..renewed.clone() };
+
+        let shown = credential_of(renewed, now);
+        assert_eq!((shown.state.as_str(), shown.token_url.as_str()), ("ready", "https://a/token"));
+        let shown = credential_of(refused, now);
+        assert_eq!(
+            (shown.state.as_str(), shown.trouble.as_str()),
+            ("needs_person", "invalid_grant")
+        );
     }
 }

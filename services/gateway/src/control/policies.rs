@@ -1,6 +1,7 @@
 //! `Policies`: which tools may be used, as it is written, and as it comes out.
 
 mod explain;
+mod mcp;
 
 use std::sync::Arc;
 
@@ -33,10 +34,11 @@ impl Policies {
         }
     }
 
-    /// The tools that runners have, for policies.
-    async fn catalog(&self) -> Result<Arc<Catalog>, Error> {
+    /// The tools that runners have, for policies, and those that others bring.
+    async fn catalog(&self, brought: Vec<Tool>) -> Result<Arc<Catalog>, Error> {
         let tools = self.0.directory.known_tools().await?;
-        let (catalog, _) = Catalog::new(tools.iter().map(|tool| Tool::native(&tool.name)));
+        let tools = tools.iter().map(|tool| Tool::native(&tool.name)).chain(brought);
+        let (catalog, _) = Catalog::new(tools);
         Ok(Arc::new(catalog))
     }
 
@@ -47,7 +49,8 @@ impl Policies {
             None => (settings, &nothing),
             Some(_) => (&nothing, settings),
         };
-        let compiled = Compiled::new(self.catalog().await?, &Defaults::default(), tenant, agent);
+        let compiled =
+            Compiled::new(self.catalog(Vec::new()).await?, &Defaults::default(), tenant, agent);
         let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
         Ok(compiled.warnings().iter().map(ToString::to_string).collect())
     }
@@ -105,6 +108,10 @@ impl Service for Policies {
     ) -> Result<Response<ExplainToolsResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
+        if request.mcp {
+            // To look at a server is to start it.
+            require(&caller, Scope::Admin)?;
+        }
 
         Ok(Response::new(explain::tools(self, caller.tenant, request).await?))
     }

@@ -155,8 +155,8 @@ fn event_of(follow: &Follow, event: Event) -> RunEvent {
 
 impl From<SendRequest> for Said {
     fn from(request: SendRequest) -> Self {
-        let SendRequest { request_id, text, agent, session } = request;
-        Self { request_id, text, agent, session }
+        let SendRequest { request_id, text, agent, session, attachments } = request;
+        Self { request_id, text, agent, session, attachments }
     }
 }
 

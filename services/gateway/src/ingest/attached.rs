@@ -5,7 +5,7 @@
 //! agent's tree is full) keeps no message from being heard; it is then only named.
 
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_types::{AgentId, Attachment, Body, Fault as _, Kind, TenantId};
+use holdfast_types::{AgentId, Attachment, Body, Fault as _, Kind, TenantId, extension};
 use holdfast_workspace::{By, MOST_MEDIA, NewMedia};
 use tracing::warn;
 
@@ -30,9 +30,19 @@ pub(super) fn brought(attachments: Vec<pb::MessageAttachment>) -> Vec<Brought> {
         .filter(|(_, file)| (1..=largest).contains(&file.content.len()))
         .map(|(at, file)| Brought {
             at,
-            media: NewMedia { name: file.name, content: file.content },
+            media: NewMedia { name: ended(file.name, &file.media_type), content: file.content },
         })
         .collect()
+}
+
+/// A name that says what a file is, if whoever sent it says so and the name does not.
+pub(super) fn ended(name: String, media_type: &str) -> String {
+    let ending = extension(media_type.split(';').next().unwrap_or_default().trim());
+    match name.as_str() {
+        _ if ending == "bin" || name.trim_start_matches('.').contains('.') => name,
+        "" => format!("file.{ending}"),
+        name => format!("{name}.{ending}"),
+    }
 }
 
 impl Ingest {

@@ -146,6 +146,7 @@ async fn a_file_that_came_along_is_the_agents_and_the_same_message_is_still_the_
         reference: "f".into(),
         name: "../cat".into(),
         content,
+        ..MessageAttachment::default()
     };
     let png = b"\x89PNG\r\n\x1a\n a cat".to_vec();
     let photo = || AcceptRequest {

@@ -1,7 +1,13 @@
 //! Tool policies by gRPC: read, checked, replaced on what was read, and explained.
 
+use std::time::Duration;
+
 use holdfast_directory::KnownTool;
-use holdfast_proto::gateway::v1::{self as pb, policies_client::PoliciesClient};
+use holdfast_proto::gateway::v1::{
+    self as pb, mcp_servers_client::McpServersClient, policies_client::PoliciesClient,
+};
+use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_types::SessionKey;
 use tonic::{Code, Status, transport::Channel};
 
 use crate::world::{Tenant, World, message};
@@ -133,6 +139,81 @@ async fn every_tool_is_explained_for_whoever_is_asked_about() {
     assert_eq!(main.decisions[0].summary, "agents_lists");
     // Of another tenant nothing is told, and nothing is taken.
     assert!(bens.decisions.iter().all(|decision| decision.decision != "deny"), "{bens:?}");
+}
+
+#[tokio::test]
+async fn what_mcp_servers_bring_is_explained_for_an_admin_who_asks_for_it() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read"]).await;
+    put(&world, &world.anna, "", r#"{"deny":["group:mcp:notes"]}"#, None).await.unwrap();
+    let mut servers = McpServersClient::new(world.channel().await.unwrap());
+    for name in ["notes", "maps"] {
+        let server = pb::McpServer {
+            name: name.into(),
+            transport: "http".into(),
+            url: "https://a.example/mcp".into(),
+            enabled: true,
+            ..Default::default()
+        };
+        let put = pb::PutMcpServerRequest { server: Some(server), ..Default::default() };
+        servers.put_mcp_server(world.anna.request(put)).await.unwrap();
+    }
+    let ask = pb::ExplainToolsRequest { mcp: true, ..Default::default() };
+
+    let plain = explain(&world, &world.anna, pb::ExplainToolsRequest::default()).await;
+    let all = explain(&world, &world.anna, ask.clone()).await;
+    let bens = explain(&world, &world.ben, ask.clone()).await;
+    let reader = world.key(&world.anna, &["read"], None).await.unwrap();
+    let refused = policies(&world).await.explain_tools(world.anna.by(&reader).request(ask)).await;
+
+    assert_eq!(plain.decisions.len(), 1);
+    // The runner here calls a server's tool as the server.
+    assert_eq!(line(&all, "maps"), "maps: allow: no layer removes it");
+    assert!(line(&all, "notes").contains("denied by `group:mcp:notes` in tools.deny"), "{all:?}");
+    assert_eq!((bens.decisions.len(), all.away.len()), (1, 0));
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn a_subagents_session_is_explained_with_its_bundle() {
+    let world = World::start().await.unwrap();
+    announce(&world, &["read", "write", "exec"]).await;
+    let sent = world.send(&world.anna, message("hi")).await.unwrap();
+    let parent = sent.session_id.parse().unwrap();
+    let given = Given {
+        bundle: "readers".into(),
+        tools: Some(vec!["read".into(), "exec".into()]),
+        fs_read: Some(vec!["notes".into()]),
+        fs_write: None,
+    };
+    let agent = world.directory.default_agent(world.anna.id).await.unwrap();
+    let new = NewSubagent {
+        key: SessionKey::subagent(&agent.name, "reader").unwrap(),
+        agent: agent.id,
+        parent,
+        label: "reader".into(),
+        task: "read".into(),
+        cleanup: Cleanup::Keep,
+        max_steps: None,
+        max_tokens: None,
+        wall: Duration::from_secs(60),
+        most: 5,
+        given,
+        model: None,
+        awaited: None,
+        place: None,
+        trace: None,
+    };
+    let (child, _) = world.sessions.spawn(world.anna.id, new).await.unwrap();
+
+    let request = pb::ExplainToolsRequest { session: child.to_string(), ..Default::default() };
+    let explained = explain(&world, &world.anna, request).await;
+
+    assert_eq!(explained.kind, "subagent");
+    assert_eq!(line(&explained, "read"), "read: allow: no layer removes it");
+    assert!(line(&explained, "write").starts_with("write: deny by layer 9"), "{explained:?}");
+    // A command would see all files.
+    assert!(line(&explained, "exec").starts_with("exec: deny"), "{explained:?}");
 }
 
 #[tokio::test]

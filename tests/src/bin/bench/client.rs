@@ -72,6 +72,7 @@ impl Client {
             text: TEXT.to_owned(),
             agent: model.name().to_owned(),
             session: session.to_owned(),
+            ..SendRequest::default()
         });
         request.metadata_mut().insert("authorization", self.authorization.clone());
         request

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use holdfast_agent::{
     bootstrap::Audience,
+    bundle::UNBOUNDED,
     policy::{self, Compiled, Defaults, LocalTime, Subject, Who},
 };
 use holdfast_directory::Agent;
@@ -17,7 +18,7 @@ use holdfast_types::{
 };
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{Policies, settings};
+use super::{Policies, mcp::Brought, settings};
 use crate::{
     Error,
     control::{parse_word, refuse, some, word_of},
@@ -40,6 +41,9 @@ struct Known {
     always: Vec<Author>,
     /// The lists of the last turn's messages.
     messages: Vec<Vec<String>>,
+    /// Of a subagent: the tools that it was given, and whether its files are bounded.
+    given: Option<Vec<String>>,
+    is_bounded: bool,
 }
 
 /// Answers `ExplainTools`.
@@ -51,7 +55,21 @@ pub(super) async fn tools(
     let (agent, known) = find(of, tenant, &request).await?;
     let stored = of.0.directory.policies(tenant, agent.id).await?;
     let (tenants, own) = (settings(&stored.tenant)?, settings(&stored.agent)?);
-    let compiled = Compiled::new(of.catalog().await?, &Defaults::default(), &tenants, &own);
+    let brought = match request.mcp {
+        true => super::mcp::look(of, tenant, agent.id).await?,
+        false => Brought::default(),
+    };
+    let summaries: HashMap<String, String> =
+        of.0.directory
+            .known_tools()
+            .await?
+            .into_iter()
+            .map(|tool| (tool.name, tool.summary))
+            .chain(brought.summaries)
+            .collect();
+    let catalog = of.catalog(brought.tools).await?;
+    let (given, bounds) = (known.given, bounds(&agent, summaries.keys(), known.is_bounded));
+    let compiled = Compiled::new(catalog, &Defaults::default(), &tenants, &own);
     let compiled = compiled.map_err(|error| refuse(error.to_string()))?;
     let connections = of.0.directory.connections_of(tenant, agent.id).await?;
     let (agent_name, time_zone) = (agent.name.to_string(), agent.settings.time_zone.clone());
@@ -84,13 +102,11 @@ pub(super) async fn tools(
         chat: some(request.chat).or(chat),
         tools: agent.settings.tools.clone(),
         model: model(of, tenant, agent, some(request.model).or(known.model)).await?,
-        messages: known.messages,
+        messages: known.messages.into_iter().chain(bounds).collect(),
+        bundle: given,
         now: local_time(&time_zone),
         ..Subject::new(kind)
     };
-    let summaries = of.0.directory.known_tools().await?;
-    let summaries: HashMap<String, String> =
-        summaries.into_iter().map(|tool| (tool.name, tool.summary)).collect();
     let decisions = compiled.view(&subject).explain_all();
     // Whom a connection is for is known when they speak.
     let is_connected = |tool: &str| {
@@ -124,6 +140,7 @@ pub(super) async fn tools(
         model: subject.model.map(|model| model.to_string()).unwrap_or_default(),
         user: subject.user.unwrap_or_default(),
         roles: with_owner(subject.roles, is_owner),
+        away: brought.away,
     })
 }
 
@@ -181,6 +198,10 @@ async fn find(
         model: of.0.sessions.settings(tenant, session).await?.model,
         ..Known::default()
     };
+    if let Some(subagent) = of.0.sessions.subagent(tenant, session).await? {
+        known.is_bounded = subagent.given.fs_read.is_some() || subagent.given.fs_write.is_some();
+        known.given = subagent.given.tools;
+    }
     for entry in history {
         let Entry::Heard { body, .. } = entry.entry else { continue };
         if Some(entry.run) == last {
@@ -190,6 +211,27 @@ async fn find(
         known.always.extend(body.author.filter(|_| !body.silent));
     }
     Ok((agent, known))
+}
+
+/// What the agent's prompt leaves out, and a subagent whose files are bounded: as its runner's
+/// `bounds.rs` has it.
+fn bounds<'n>(
+    agent: &Agent,
+    names: impl Iterator<Item = &'n String> + Clone,
+    is_bounded: bool,
+) -> Vec<Vec<String>> {
+    let without = |is_out: &dyn Fn(&str) -> bool| {
+        names.clone().filter(|name| !is_out(name)).cloned().collect::<Vec<String>>()
+    };
+    let context = &agent.settings.context;
+    let mut lists: Vec<Vec<String>> = context.include_tools.clone().into_iter().collect();
+    if let Some(excluded) = &context.exclude_tools {
+        lists.push(without(&|name| excluded.iter().any(|one| one == name)));
+    }
+    if is_bounded {
+        lists.push(without(&|name| UNBOUNDED.contains(&name)));
+    }
+    lists
 }
 
 async fn session(of: &Policies, tenant: TenantId, named: &str) -> Result<SessionId, Error> {

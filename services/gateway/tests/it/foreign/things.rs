@@ -169,6 +169,7 @@ impl Things {
             text: format!("{text} annas words"),
             agent: self.agent_name.clone(),
             session: self.user.clone(),
+            ..pb::SendRequest::default()
         };
         let sent = world.send(who, said("say")).await?;
         world.follow(who, &sent.message_id).await?;

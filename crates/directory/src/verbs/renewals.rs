@@ -1,0 +1,94 @@
+//! Tokens that are renewed: who may, and what came of it.
+
+use crate::{
+    Directory, Error, Grant, NewTokens, Purpose, Renewable, Renewal, Renewed, RenewedAt,
+    credential::Sealed, store,
+};
+
+impl Directory {
+    /// Asks to exchange the refresh token of a version; who may is the only one for
+    /// [`CLAIMED`](crate::CLAIMED).
+    ///
+    /// # Errors
+    ///
+    /// If the database fails, or what is stored cannot be opened.
+    pub async fn begin_renewal(&self, which: &Renewable, version: i64) -> Result<Renewal, Error> {
+        let Renewable { tenant, provider, name } = which;
+        let mut tx = self.pools.tenant(*tenant).await?;
+        let claimed = store::renewals::claim(&mut tx, (provider, name), version).await?;
+        let found = match claimed {
+            Some(row) => Some(row),
+            None => store::renewals::get(&mut tx, (provider, name)).await?,
+        };
+        let Some(found) = found else { return Ok(Renewal::No) };
+        let data_key = self.data_key(&mut tx).await?;
+        let is_yours = found.is_claimed;
+        tx.commit().await?;
+        let purpose = Purpose::Credential { provider, name };
+        let opened = Sealed::parse(&data_key.open(purpose, &found.secret)?)?;
+        let (access, refresh, client_secret) = opened.into_parts();
+        if is_yours {
+            let (Some(refresh), Some(token_url), Some(client_id)) =
+                (refresh, found.token_url, found.client_id)
+            else {
+                return Ok(Renewal::No);
+            };
+            let at = RenewedAt { token_url, client_id, client_secret };
+            return Ok(Renewal::Yours(Grant { refresh, at }));
+        }
+        if found.version != version {
+            let expires = found.expires_at.map(|at| at.to_jiff());
+            return Ok(Renewal::Done(Renewed { version: found.version, access, expires }));
+        }
+        Ok(if found.is_claimable { Renewal::Busy } else { Renewal::No })
+    }
+
+    /// Keeps what an exchange brought in the place of what was exchanged; `None` if somebody else
+    /// put something there meanwhile, which then counts.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn keep_renewed(
+        &self,
+        which: &Renewable,
+        version: i64,
+        grant: &Grant,
+        new: &NewTokens,
+    ) -> Result<Option<Renewed>, Error> {
+        let Renewable { tenant, provider, name } = which;
+        let mut tx = self.pools.tenant(*tenant).await?;
+        let data_key = self.data_key(&mut tx).await?;
+        let refresh = new.refresh.as_ref().unwrap_or(&grant.refresh);
+        let secret = grant.at.client_secret.as_ref();
+        let purpose = Purpose::Credential { provider, name };
+        let sealed = data_key.seal(purpose, &Sealed::renewed(&new.access, refresh, secret))?;
+        let kept =
+            store::renewals::keep(&mut tx, (provider, name), version, (&sealed, new.lasts)).await?;
+        tx.commit().await?;
+        Ok(kept.map(|(version, expires)| Renewed {
+            version,
+            access: new.access.clone(),
+            expires: expires.map(|at| at.to_jiff()),
+        }))
+    }
+
+    /// An exchange failed. With a reason a person has to sign in again; without one it is tried
+    /// again in a few seconds.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn renewal_failed(
+        &self,
+        which: &Renewable,
+        version: i64,
+        trouble: Option<&str>,
+    ) -> Result<(), Error> {
+        let Renewable { tenant, provider, name } = which;
+        let mut tx = self.pools.tenant(*tenant).await?;
+        store::renewals::failed(&mut tx, (provider, name), version, trouble).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}

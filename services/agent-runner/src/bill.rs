@@ -1,0 +1,108 @@
+//! What is used besides thoughts: pictures that are drawn, texts that are spoken, other models that
+//! look at something, and summaries.
+//!
+//! A tool puts it on the bill of its session; it is charged with the call's result, in the same
+//! transaction. What is drawn or spoken is not set aside before: its price is known, and small.
+
+use holdfast_agent::tokens::{CjkAware, Tokenizer as _};
+use holdfast_types::Usage;
+
+use crate::{budget::Ledger, held::Hold};
+
+/// What was used once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// The model, as `provider:id`.
+    pub(crate) model: String,
+    /// What it read and wrote; of speech, characters.
+    pub(crate) usage: Usage,
+    /// How many pictures of 1024 × 1024 dots it drew.
+    pub(crate) pictures: u64,
+}
+
+impl Used {
+    /// An answer.
+    pub(crate) fn answer(model: String, usage: Usage) -> Self {
+        Self { model, usage, pictures: 0 }
+    }
+
+    /// A text that was spoken: each character is charged as a token that was read.
+    pub(crate) fn speech(model: String, text: &str) -> Self {
+        let input = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
+        Self { model, usage: Usage { input, cached: 0, output: 0 }, pictures: 0 }
+    }
+
+    /// A picture that was drawn; `usage` if the provider counted tokens.
+    pub(crate) fn drawing(model: String, prompt: &str, size: &str, usage: Option<Usage>) -> Self {
+        let read = || u64::try_from(CjkAware.count(prompt)).unwrap_or(u64::MAX);
+        let usage = usage.unwrap_or_else(|| Usage { input: read(), cached: 0, output: 0 });
+        Self { model, usage, pictures: squares(size) }
+    }
+
+    /// What it costs, in millionths of a US dollar.
+    pub(crate) fn micros(&self, ledger: &Ledger) -> u64 {
+        let Ok(model) = self.model.parse() else { return 0 };
+        let prices = ledger.catalogue.card(&model).prices;
+        let picture = prices.and_then(|prices| prices.picture).unwrap_or_default();
+        let drawn = picture.saturating_mul(self.pictures);
+        ledger.micros(&self.model, &self.usage).saturating_add(drawn)
+    }
+}
+
+impl Hold {
+    /// Puts something on the session's bill.
+    pub(crate) fn used(&self, used: Used) {
+        self.desk().bill.push(used);
+    }
+}
+
+/// How many squares of 1024 dots a size has, begun ones counted: `1792x1024` has two.
+fn squares(size: &str) -> u64 {
+    const SQUARE: u64 = 1_024 * 1_024;
+    let sides = size.split_once('x').map(|(wide, high)| (wide.parse(), high.parse()));
+    match sides {
+        Some((Ok(wide), Ok(high))) => u64::saturating_mul(wide, high).div_ceil(SQUARE).max(1),
+        Some(_) | None => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use holdfast_llm::{Card, Catalogue, Prices, Supplement};
+
+    use super::*;
+
+    fn ledger(prices: Prices) -> Ledger {
+        let card = Card { prices: Some(prices), ..Card::default() };
+        let models = [("p:m".parse().unwrap(), card)].into();
+        let supplement = Supplement { models, ..Supplement::default() };
+        let catalogue = Cow::Owned(Catalogue::default().with(supplement));
+        Ledger { catalogue, budgets: Vec::new() }
+    }
+
+    #[test]
+    fn a_picture_costs_by_its_size_and_a_text_by_its_characters() {
+        let prices = Prices {
+            input: 15_000,
+            cached: None,
+            output: 15_000,
+            long: None,
+            picture: Some(40_000),
+        };
+        let ledger = ledger(prices);
+        let drawn = |size| {
+            let usage = Some(Usage::default());
+            Used::drawing("p:m".into(), "a cat", size, usage).micros(&ledger)
+        };
+
+        assert_eq!(
+            (drawn("1024x1024"), drawn("1792x1024"), drawn("auto")),
+            (40_000, 80_000, 40_000)
+        );
+        assert_eq!(Used::speech("p:m".into(), "grüße").micros(&ledger), 75);
+        assert_eq!(Used::speech("p:other".into(), "grüße").micros(&ledger), 0);
+        assert_eq!(Used::drawing("p:m".into(), "a cat", "", None).usage.input, 2);
+    }
+}

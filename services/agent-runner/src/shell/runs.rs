@@ -1,0 +1,210 @@
+//! What a command runs, so that an approval is for that and nothing else (spec SBX-011).
+//!
+//! | | is |
+//! |---|---|
+//! | programs | the first word of each part of the line, and where it is found on this machine |
+//! | scripts | files of the workspace that are run: by their path, or by an interpreter |
+//!
+//! It reads a line as a shell does, roughly, and rather finds too much: a file that is only named
+//! after an interpreter counts as its script. What a script runs in its turn is not looked for.
+
+use std::{collections::BTreeSet, path::Path};
+
+/// Where commands find their programs, in a sandbox and without one.
+const PATH: [&str; 6] =
+    ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
+
+/// Programs that run what they are told of, digits and dots at the end left aside.
+const INTERPRETERS: [&str; 22] = [
+    ".", "awk", "bash", "bun", "dash", "deno", "fish", "gawk", "just", "ksh", "lua", "make",
+    "node", "perl", "php", "pypy", "python", "Rscript", "ruby", "sh", "source", "zsh",
+];
+
+/// Words before a program that are none themselves.
+const BEFORE: [&str; 21] = [
+    "!", "builtin", "chroot", "command", "do", "elif", "else", "env", "exec", "if", "ionice",
+    "nice", "nohup", "setsid", "stdbuf", "sudo", "then", "time", "timeout", "until", "while",
+];
+
+/// What runs without being named.
+const IMPLIED: [(&str, &[&str]); 2] =
+    [("make", &["GNUmakefile", "makefile", "Makefile"]), ("just", &["justfile", ".justfile"])];
+
+/// How deep lines within lines are read, as in `sh -c`.
+const DEPTH: usize = 4;
+
+/// The most that is looked for.
+const MOST: usize = 64;
+
+/// What a line runs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Runs {
+    /// Its programs, as they are written.
+    pub(super) programs: BTreeSet<String>,
+    /// What may be a script, as it is written.
+    pub(super) scripts: BTreeSet<String>,
+}
+
+impl Runs {
+    /// Reads a line.
+    pub(super) fn of(line: &str) -> Self {
+        let mut runs = Self::default();
+        runs.read(line, DEPTH);
+        runs
+    }
+
+    fn read(&mut self, line: &str, depth: usize) {
+        for part in parts(line) {
+            let is_before = |word: &&String| {
+                let is_set = word.split_once('=').is_some_and(|(name, _)| is_name(name));
+                let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+                is_set || is_number || word.starts_with('-') || BEFORE.contains(&word.as_str())
+            };
+            let mut words = part.iter().skip_while(is_before);
+            let Some(program) = words.next() else { continue };
+            if self.programs.len() >= MOST || self.scripts.len() >= MOST {
+                return;
+            }
+            self.programs.insert(program.clone());
+            if program.contains('/') {
+                self.scripts.insert(program.clone());
+            }
+            let name = program.rsplit('/').next().unwrap_or(program);
+            let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            let name = if program == "." { "." } else { name };
+            if !INTERPRETERS.contains(&name) {
+                continue;
+            }
+            let implied =
+                IMPLIED.iter().filter(|(of, _)| *of == name).flat_map(|(_, files)| *files);
+            self.scripts.extend(implied.map(|file| (*file).to_owned()));
+            for word in words {
+                // `--require=./hook.js`
+                let word = match word.strip_prefix('-') {
+                    Some(option) => option.split_once('=').map_or("", |(_, value)| value),
+                    None => word,
+                };
+                if word.contains(char::is_whitespace) {
+                    if depth > 0 {
+                        self.read(word, depth - 1);
+                    }
+                } else if !word.is_empty() {
+                    self.scripts.insert(word.to_owned());
+                }
+            }
+        }
+    }
+}
+
+/// Where a program is found; a name that is a path is its own place.
+pub(super) fn found(program: &str) -> Option<String> {
+    if program.contains('/') {
+        return Some(program.to_owned());
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "._+-[".contains(c);
+    if program.is_empty() || !program.chars().all(is_name) {
+        return None;
+    }
+    let place = PATH.iter().map(|dir| Path::new(dir).join(program)).find(|file| file.is_file())?;
+    // What a link leads to is what runs.
+    let place = place.canonicalize().unwrap_or(place);
+    place.to_str().map(str::to_owned)
+}
+
+fn is_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !text.is_empty() && text.chars().all(is_letter)
+}
+
+/// The words of each part of a line; quotes are taken off.
+fn parts(line: &str) -> Vec<Vec<String>> {
+    let (mut parts, mut words) = (Vec::new(), Vec::new());
+    let (mut word, mut is_word) = (String::new(), false);
+    let mut quote = None;
+    let mut chars = line.chars();
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(q), c) if q == c => quote = None,
+            (None, '\'' | '"') => (quote, is_word) = (Some(c), true),
+            (None | Some('"'), '\\') => {
+                if let Some(next) = chars.next().filter(|next| *next != '\n') {
+                    word.push(next);
+                    is_word = true;
+                }
+            }
+            // What is substituted runs within quotes, too.
+            (None, ';' | '|' | '&' | '(' | ')' | '{' | '}' | '\n' | '`' | '<' | '>' | '$')
+            | (Some('"'), '`' | '(' | ')') => {
+                let ends = c != '$';
+                if is_word || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                    is_word = false;
+                }
+                if ends {
+                    parts.push(std::mem::take(&mut words));
+                }
+            }
+            (None, c) if c.is_whitespace() => {
+                if is_word || !word.is_empty() {
+                    words.push(std::mem::take(&mut word));
+                    is_word = false;
+                }
+            }
+            (_, c) => word.push(c),
+        }
+    }
+    if is_word || !word.is_empty() {
+        words.push(word);
+    }
+    parts.push(words);
+    parts.retain(|words| !words.is_empty());
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scripts(line: &str) -> Vec<String> {
+        Runs::of(line).scripts.into_iter().collect()
+    }
+
+    #[test]
+    fn scripts_are_what_a_path_names_and_what_an_interpreter_is_told_of() {
+        for (line, found) in [
+            ("./run.sh", vec!["./run.sh"]),
+            ("cd a && tools/x --fast", vec!["tools/x"]),
+            ("bash run.sh", vec!["run.sh"]),
+            ("FAST=1 nohup python3.12 -u 'main.py'", vec!["main.py"]),
+            ("python3 -u main.py data.csv", vec!["data.csv", "main.py"]),
+            ("timeout 5 node --require=./hook.js app.js", vec!["./hook.js", "app.js"]),
+            (". ./env.sh; git status", vec!["./env.sh"]),
+            ("sh -c './a.sh | ./b.sh'", vec!["./a.sh", "./b.sh"]),
+            ("echo \"$(./c.sh)\"", vec!["./c.sh"]),
+            ("make test", vec!["GNUmakefile", "Makefile", "makefile", "test"]),
+            ("git add notes.txt", vec![]),
+            ("cat run.sh", vec![]),
+        ] {
+            assert_eq!(scripts(line), found, "{line}");
+        }
+    }
+
+    #[test]
+    fn programs_are_the_first_words_and_are_found_where_commands_find_them() {
+        let runs = Runs::of("A=1 ls -l | sort; ./x");
+
+        assert_eq!(runs.programs, ["./x", "ls", "sort"].map(str::to_owned).into());
+        assert_eq!(found("./x").as_deref(), Some("./x"));
+        assert!(found("sh").is_some_and(|place| place.starts_with('/')), "{:?}", found("sh"));
+        assert_eq!(found("no-such-program-here"), None);
+        assert_eq!(found("a b"), None);
+    }
+
+    #[test]
+    fn a_line_of_any_shape_is_read_to_its_end() {
+        for line in ["", "'", "\"\\", "$(((((", "a\0b", "((sh -c 'sh -c \"sh -c x\"'))"] {
+            Runs::of(line);
+        }
+        assert!(Runs::of(&"x;".repeat(10_000)).programs.len() <= MOST);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a person allowed to run is run as it was: a script that was changed since is asked about
+//! anew.
+
+use std::time::Duration;
+
+use holdfast_bus::RunnerAbout;
+use holdfast_directory::Actor;
+use holdfast_sandbox::Choice;
+use holdfast_session::{Accepted, Approval, ApprovalFilter, NewMessage};
+use holdfast_testkit::Reply;
+use holdfast_types::{ApprovalState, Entry, SessionKey, Verdict};
+use holdfast_workspace::{Base, By, Edit};
+use serde_json::json;
+
+use crate::world::World;
+
+impl World {
+    /// The agent's script says this from now on.
+    async fn script(&self, text: &str) -> anyhow::Result<()> {
+        let (path, content) = ("run.sh".parse()?, text.as_bytes().to_vec());
+        let edit = Edit::Put { path, content, base: Base::Any };
+        let by = By::author("ada", "wrote it");
+        self.workspaces.commit(self.tenant, self.agent.id, &by, vec![edit]).await?;
+        Ok(())
+    }
+
+    async fn go(&self) -> anyhow::Result<Accepted> {
+        self.model.queue([
+            Reply::call("a", "exec", json!({"command": "sh run.sh"}).to_string()),
+            Reply::text("done"),
+        ]);
+        let key = SessionKey::main(&self.agent.name);
+        self.send(NewMessage { key, ..self.message("s", "go") }).await
+    }
+
+    /// The one that waits for a word.
+    async fn asked(&self) -> anyhow::Result<Approval> {
+        let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
+        let is_there = async || {
+            self.sessions.approvals(self.tenant, all).await.is_ok_and(|found| found.len() == 1)
+        };
+        self.until("somebody is asked", is_there).await?;
+        let found = self.sessions.approvals(self.tenant, all).await?.pop();
+        found.ok_or_else(|| anyhow::anyhow!("nobody is asked"))
+    }
+
+    async fn allow(&self, asked: &Approval, verdict: Verdict) -> anyhow::Result<()> {
+        let by = "key_test";
+        let told = self.sessions.resolve_approval(self.tenant, asked.id, verdict, by).await?;
+        if told.wake {
+            self.bus.wake_run(0);
+        }
+        Ok(())
+    }
+
+    async fn told(&self, sent: &Accepted) -> anyhow::Result<String> {
+        self.text(sent).await?;
+        let journal = self.journal(sent.session).await?.into_iter().rev();
+        let told = journal.into_iter().find_map(|entry| match entry {
+            Entry::Returned { output, .. } => Some(output),
+            _ => None,
+        });
+        told.ok_or_else(|| anyhow::anyhow!("nothing was told"))
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_was_changed_since_is_not_run_and_always_is_for_the_one_that_was_seen()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let document = json!({"exec": {"security": "full", "ask": "always"}});
+    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &document).await?;
+    let mut config = world.config();
+    config.runner.sandbox.backend = Choice::Bubblewrap;
+    let _runner = world.runner_with(config, |app| app).await?;
+    world.script("echo one").await?;
+
+    let sent = world.go().await?;
+    let asked = world.asked().await?;
+    assert!(asked.summary.contains("`sh run.sh`, with run.sh ("), "{}", asked.summary);
+    assert_eq!(asked.pattern, None);
+    world.script("echo evil").await?;
+    world.allow(&asked, Verdict::Once).await?;
+    let told = world.told(&sent).await?;
+    assert!(told.starts_with("what this call would do has changed"), "{told}");
+
+    let sent = world.go().await?;
+    world.allow(&world.asked().await?, Verdict::Always).await?;
+    assert!(world.told(&sent).await?.contains("evil"));
+    let again = world.go().await?;
+    assert!(world.told(&again).await?.contains("evil"));
+
+    world.script("echo two").await?;
+    let sent = world.go().await?;
+    world.allow(&world.asked().await?, Verdict::Once).await?;
+    assert!(world.told(&sent).await?.contains("two"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_runner_says_where_commands_run_or_why_none_do() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut walled = world.config();
+    walled.runner.sandbox.backend = Choice::Bubblewrap;
+    let mut broken = walled.clone();
+    broken.runner.sandbox.bwrap = Some("/nowhere/bwrap".into());
+    let _one = world.runner_with(walled, |app| app).await?;
+    let _two = world.runner_with(broken, |app| app).await?;
+    let _three = world.runner().await?;
+
+    let mut about = Vec::new();
+    let all_are_heard = async || {
+        world.bus.about_runners(Duration::from_millis(300)).await.is_ok_and(|all| all.len() == 3)
+    };
+    world.until("all answer", all_are_heard).await?;
+    about.extend(world.bus.about_runners(Duration::from_millis(500)).await?);
+    about.sort_by(|one: &RunnerAbout, other| one.no_commands.cmp(&other.no_commands));
+
+    assert_eq!(about[0], RunnerAbout { sandbox: "bubblewrap".into(), ..RunnerAbout::default() });
+    assert!(about[1].no_commands.contains("is `none`"), "{about:?}");
+    assert!(about[2].no_commands.contains("install the package bubblewrap"), "{about:?}");
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! What an agent's MCP servers offer, as a runner finds it: they are looked at when somebody asks.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use holdfast_agent::policy::{Origin, Tool};
+use holdfast_bus::McpProbe;
+use holdfast_types::{AgentId, TenantId};
+
+use super::Policies;
+use crate::Error;
+
+/// How long a runner may take to look at one of them; it does so at all of them at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The tools that servers bring, and what is not known of them.
+#[derive(Debug, Default)]
+pub(super) struct Brought {
+    pub(super) tools: Vec<Tool>,
+    /// What each of them does, by its name.
+    pub(super) summaries: Vec<(String, String)>,
+    /// Servers that could not be looked at, and why.
+    pub(super) away: Vec<String>,
+}
+
+/// Has all of an agent's servers looked at.
+pub(super) async fn look(
+    of: &Policies,
+    tenant: TenantId,
+    agent: AgentId,
+) -> Result<Brought, Error> {
+    let mut servers = of.0.directory.mcp_servers(tenant).await?;
+    servers.retain(|server| server.enabled && server.is_for(agent));
+    let probes = servers.into_iter().map(|server| async {
+        let probe = McpProbe { tenant, server: server.name };
+        let probed = of.0.bus.probe_mcp(&probe, PATIENCE).await;
+        (probe.server, probed)
+    });
+    let mut brought = Brought::default();
+    for (server, probed) in join_all(probes).await {
+        let probed = match probed {
+            Ok(probed) => probed,
+            Err(_) => {
+                brought.away.push(format!("{server}: no runner looked at it in time"));
+                continue;
+            }
+        };
+        brought.away.extend(probed.error.map(|why| format!("{server}: {why}")));
+        for tool in probed.tools {
+            brought.summaries.push((tool.name.clone(), tool.description));
+            brought.tools.push(Tool { name: tool.name, origin: Origin::Mcp(server.clone()) });
+        }
+    }
+    Ok(brought)
+}

@@ -1,0 +1,111 @@
+//! Files that a caller sends with a message: what is too much is refused, and said.
+//!
+//! A bridge's files are another matter: a person's message is heard whatever came with it.
+
+use holdfast_proto::gateway::v1::MessageAttachment;
+use holdfast_types::{Attachment, Body, media_type};
+use holdfast_workspace::MOST_MEDIA;
+
+use super::{attached, attached::Brought, text};
+use crate::Error;
+
+/// The most files of one message.
+pub(super) const MOST_SENT: usize = 8;
+
+/// The most bytes of them together.
+const MOST_BYTES: usize = 20 * 1024 * 1024;
+
+/// The longest name, in bytes.
+const LONGEST_NAME: usize = 255;
+
+/// What is said with these files, and the files.
+///
+/// # Errors
+///
+/// If there are too many, one is empty or too large, or they are too large together.
+pub(super) fn body(
+    text: String,
+    files: Vec<MessageAttachment>,
+) -> Result<(Body, Vec<Brought>), Error> {
+    if files.len() > MOST_SENT {
+        return Err(Error::Attachments(format!(
+            "there are {} attachments, and {MOST_SENT} are the most",
+            files.len()
+        )));
+    }
+    let largest = usize::try_from(MOST_MEDIA).unwrap_or(usize::MAX);
+    for (at, file) in files.iter().enumerate() {
+        let bytes = file.content.len();
+        if !(1..=largest).contains(&bytes) {
+            return Err(Error::Attachments(format!(
+                "`attachments[{at}]` has {bytes} bytes: 1 to {largest} are taken"
+            )));
+        }
+    }
+    let together: usize = files.iter().map(|file| file.content.len()).sum();
+    if together > MOST_BYTES {
+        return Err(Error::Attachments(format!(
+            "the attachments have {together} bytes together, and {MOST_BYTES} are the most: send \
+             them in several messages"
+        )));
+    }
+    let files: Vec<MessageAttachment> = files.into_iter().map(named).collect();
+    let attachments = files.iter().map(|file| Attachment {
+        kind: file.kind.clone(),
+        reference: String::new(),
+        name: file.name.clone(),
+        file: None,
+    });
+    let body = Body { attachments: attachments.collect(), ..Body::text(text) };
+    Ok((body, attached::brought(files)))
+}
+
+/// With a name that says what it is, if the caller says so and the name does not.
+fn named(mut file: MessageAttachment) -> MessageAttachment {
+    let name = text::short(&file.name, LONGEST_NAME);
+    // A path says nothing here.
+    let name = name.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    file.name = attached::ended(name, &file.media_type);
+    let is_picture = media_type(&file.name, &file.content).starts_with("image/");
+    file.kind = if is_picture { "picture" } else { "file" }.to_owned();
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, media_type: &str, bytes: usize) -> MessageAttachment {
+        MessageAttachment {
+            name: name.into(),
+            media_type: media_type.into(),
+            content: vec![b'x'; bytes],
+            ..MessageAttachment::default()
+        }
+    }
+
+    #[test]
+    fn a_file_without_an_ending_is_named_by_its_media_type() {
+        for (name, media_type, becomes) in [
+            ("notes", "text/csv; charset=utf-8", "notes.csv"),
+            ("", "application/pdf", "file.pdf"),
+            ("a.txt", "text/csv", "a.txt"),
+            ("a", "application/x-thing", "a"),
+        ] {
+            assert_eq!(named(file(name, media_type, 1)).name, becomes);
+        }
+        assert_eq!(named(file("a.txt", "", 1)).kind, "file");
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_with_the_number_and_the_limit() {
+        let refused = |files| body(String::new(), files).unwrap_err().to_string();
+
+        assert!(refused(vec![file("a", "", 0)]).contains("`attachments[0]` has 0 bytes"));
+        assert!(refused(vec![file("a", "", 1), file("b", "", 10_485_761)]).contains("10485761"));
+        assert!(refused(vec![file("a", "", 1); 9]).contains("9 attachments, and 8"));
+        let together = refused(vec![file("a", "", 8_000_000); 3]);
+        assert!(together.contains("24000000 bytes together"), "{together}");
+        assert!(body(String::new(), vec![file("a", "", 10)]).is_ok());
+    }
+}
