@@ -265,27 +265,27 @@ async fn an_agent_mends_a_program_though_the_runners_of_its_helpers_are_killed()
 /// In the order in which the work comes by first: who dies one after another dies in this order.
 const PLACES: [(&str, &[usize]); 22] = [
     ("runner.before_claim", &[]),
-    ("runner.after_claim", &[2]),
+    ("runner.after_claim", &[]),
     ("runner.after_load", &[]),
     ("runner.boundary", &[4]),
-    ("runner.before_model", &[3]),
+    ("runner.before_model", &[]),
     ("runner.after_model", &[]),
-    ("runner.before_append", &[2]),
+    ("runner.before_append", &[]),
     ("runner.after_append", &[1]),
     ("runner.before_call", &[]),
     ("runner.in_call", &[1]),
-    ("runner.after_call", &[1]),
+    ("runner.after_call", &[]),
     ("runner.before_keep", &[1]),
     ("runner.after_keep", &[1]),
     ("runner.before_ask", &[1]),
     ("runner.after_ask", &[1]),
     ("runner.before_settle", &[1]),
     ("runner.after_settle", &[1]),
-    ("runner.before_renew", &[1]),
+    ("runner.before_renew", &[]),
     ("runner.before_announce", &[1]),
     ("runner.after_announce", &[1]),
     ("runner.before_complete", &[1]),
-    ("runner.after_complete", &[1]),
+    ("runner.after_complete", &[]),
 ];
 
 /// Calls that are open, by their tools: those in which a runner has just died.
@@ -377,7 +377,7 @@ async fn some_places(mesh: &Mesh, person: &Person, report: &mut Report) -> anyho
     let places: Vec<(&str, usize)> =
         PLACES.iter().flat_map(|(point, at)| at.iter().map(|at| (*point, *at))).collect();
     // Neighbours are far from each other, so that the work gets on between two deaths.
-    const WORKS: usize = 4;
+    const WORKS: usize = 3;
     for number in 0..WORKS {
         let chosen: Vec<(&str, usize)> =
             places.iter().copied().skip(number).step_by(WORKS).collect();
