@@ -52,7 +52,6 @@ async fn a_stream_tells_that_a_word_is_needed_and_goes_on_once_it_is_said() {
                 let run = sessions.get_run(world.anna.request(get.clone())).await.unwrap();
                 let run = run.into_inner();
                 assert_eq!(run.run.as_ref(), Some(&runs[0]));
-                assert_eq!(run.entries[0].text, "ask me");
                 let others = sessions.get_run(world.ben.request(get)).await.unwrap_err();
                 assert_eq!(others.code(), Code::NotFound);
 
