@@ -8,6 +8,7 @@
 //! | `sessions_history` | reads | what was said in one of them |
 //! | `gateway` | reads | how the tenant stands, by the gateway's own words |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
+//! | `sessions_merge` | writes | takes over what a subagent changed in its copy of the files |
 //! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | says or does something on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
@@ -48,6 +49,7 @@ mod image;
 mod mesh;
 mod message;
 mod output;
+mod patches;
 mod registry;
 mod session_status;
 mod sessions_history;
@@ -88,6 +90,7 @@ pub use mesh::{
 };
 pub use message::{Message, said_with_message};
 pub use output::{Output, Part};
+pub use patches::{Patches, SessionsMerge};
 pub use registry::{MOST_OUTPUT, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;

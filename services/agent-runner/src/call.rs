@@ -83,6 +83,7 @@ impl Turn<'_> {
         desk.audience = audience;
         desk.connections = connections;
         desk.scope = self.scope();
+        desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
     }
 

@@ -17,7 +17,7 @@ use std::{
 use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
-use holdfast_types::{ConnectionKind, SessionId, SessionKind, Target};
+use holdfast_types::{AgentId, ConnectionKind, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +55,8 @@ pub(crate) struct Desk {
     pub(crate) connections: Vec<(String, ConnectionKind)>,
     /// Where its file tools may look and change.
     pub(crate) scope: Scope,
+    /// The copy of its requester's files that it works on, if it is a subagent that does.
+    pub(crate) branch: Option<AgentId>,
     /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
     pub(crate) narrowed: Vec<Vec<String>>,
     /// A file was changed that is part of the agent's prompt.
@@ -74,6 +76,7 @@ impl Default for Desk {
             judge: None,
             connections: Vec::new(),
             scope: Scope::default(),
+            branch: None,
             narrowed: Vec::new(),
             is_brief_outdated: false,
             outbox: Vec::new(),

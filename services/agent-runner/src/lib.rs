@@ -78,6 +78,7 @@ mod mcp;
 mod media;
 mod mesh;
 mod outgoing;
+mod patches;
 mod policies;
 mod pool;
 mod prompts;

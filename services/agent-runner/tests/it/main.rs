@@ -26,6 +26,7 @@ mod keys;
 mod mcp;
 mod media;
 mod outages;
+mod patches;
 mod policy;
 mod queueing;
 mod shell;

@@ -23,5 +23,6 @@ mod responses;
 mod retries;
 mod runner;
 mod stopping;
+mod subagents;
 mod tenants;
 mod world;
