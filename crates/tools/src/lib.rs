@@ -18,6 +18,7 @@
 //! | `image` | acts | looks at, measures, resizes, draws pictures (feature `image`) |
 //! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
+//! | `canvas` | writes | shows something beside the conversation |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
 //! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
@@ -36,6 +37,7 @@ mod allowed;
 mod approval;
 #[cfg(feature = "browser")]
 mod browser;
+mod canvas;
 mod chains;
 mod commands;
 #[cfg(feature = "connections")]
@@ -67,6 +69,7 @@ pub use allowed::Allowed;
 pub use approval::Approval;
 #[cfg(feature = "browser")]
 pub use browser::Browser;
+pub use canvas::{Canvas, Canvases, Shown, ShownAs};
 pub use chains::{ChainRun, Chains};
 pub use commands::{
     CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,

@@ -10,7 +10,7 @@ use holdfast_types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::{Call, Committed, Tool, ToolError, Which, file_path, untrusted};
+use crate::{Approval, Call, Committed, Tool, ToolError, Which, file_path, untrusted};
 
 /// How much of a patch or a file is told at once, in characters.
 const MOST_SAID: usize = 30_000;
@@ -37,6 +37,14 @@ pub trait Patches: Send + Sync + 'static {
         which: Which,
         path: String,
     ) -> impl Future<Output = anyhow::Result<Result<String, String>>> + Send;
+
+    /// Whether a person must be asked before all that it changed but these files is taken over.
+    fn approval(
+        &self,
+        call: &Call,
+        which: Which,
+        except: Vec<String>,
+    ) -> impl Future<Output = anyhow::Result<Approval>> + Send;
 
     /// Takes over all that it changed but these files, once for the same `call.key`, or nothing.
     fn merge(
@@ -96,9 +104,22 @@ impl<S: Patches> Tool for SessionsMerge<S> {
     const EFFECT: Effect = Effect::Writes;
     type Input = SessionsMergeInput;
 
+    async fn approval(
+        &self,
+        call: &Call,
+        input: &SessionsMergeInput,
+    ) -> Result<Approval, ToolError> {
+        match input.action {
+            Action::Merge => {
+                let except = except(input.except.clone())?;
+                Ok(self.0.approval(call, which(&input.session), except).await?)
+            }
+            Action::Show | Action::Read | Action::Discard => Ok(Approval::Never),
+        }
+    }
+
     async fn call(&self, call: Call, input: SessionsMergeInput) -> Result<String, ToolError> {
-        let named = input.session.trim();
-        let which = named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id);
+        let which = which(&input.session);
         let path = input.path.filter(|path| !path.trim().is_empty());
         let path = path.map(|path| file_path(path.trim().trim_end_matches('/'))).transpose()?;
         match (input.action, path) {
@@ -132,6 +153,11 @@ impl<S: Patches> Tool for SessionsMerge<S> {
             }
         }
     }
+}
+
+fn which(named: &str) -> Which {
+    let named = named.trim();
+    named.parse().map_or_else(|_| Which::Key(named.to_owned()), Which::Id)
 }
 
 fn except(named: Vec<String>) -> Result<Vec<String>, ToolError> {
@@ -181,6 +207,10 @@ mod tests {
             path: String,
         ) -> anyhow::Result<Result<String, String>> {
             Ok(Ok(format!("what {path} says")))
+        }
+
+        async fn approval(&self, _: &Call, _: Which, _: Vec<String>) -> anyhow::Result<Approval> {
+            Ok(Approval::Never)
         }
 
         async fn merge(

@@ -191,6 +191,25 @@ impl Workspaces {
         Ok(Patch { base, state, diff })
     }
 
+    /// The files that were changed in an open branch, by their paths.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such branch of that agent's tree, [`Error::Closed`]; else
+    /// if the database does not answer.
+    pub async fn patched(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+    ) -> Result<Vec<FileChange>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let newest = lock_branch(&mut tx, agent, branch).await?;
+        let files = differing(&mut tx, branch, FIRST, newest, None).await?;
+        tx.finish_reading();
+        Ok(files)
+    }
+
     /// Takes a branch's patch over into its agent's tree, as one revision, and closes the branch:
     /// all of it but the files in `except`, or nothing.
     ///

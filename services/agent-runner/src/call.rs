@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{
-    agents::Brief, approvals::Cleared, connections, error::Error, fail, turn::Turn, turn::thoughts,
+    agents::Brief, approvals::Cleared, canvas, connections, error::Error, fail, turn::Turn,
+    turn::thoughts,
 };
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
@@ -123,6 +124,10 @@ impl Turn<'_> {
         )
         .record(began.elapsed().as_secs_f64());
         if !is_silent {
+            let surfaces = std::mem::take(&mut self.hold.desk().redrawn);
+            if !surfaces.is_empty() {
+                self.stream.send(DeltaBody::Canvas { surfaces });
+            }
             self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
         }
         Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
@@ -175,7 +180,8 @@ impl Turn<'_> {
     /// The tools that whoever speaks in this turn may have used.
     pub(crate) fn allowed(&self, brief: &Brief) -> Allowed {
         let offered = Allowed::only(self.policy.view(&self.subject(brief)).offered());
-        connections::narrowed(offered, &self.connections(brief))
+        let offered = connections::narrowed(offered, &self.connections(brief));
+        canvas::narrowed(offered, self.kind, self.target().as_ref())
     }
 
     /// The connections that are for this conversation.

@@ -61,6 +61,8 @@ pub(crate) struct Desk {
     pub(crate) narrowed: Vec<Vec<String>>,
     /// A file was changed that is part of the agent's prompt.
     pub(crate) is_brief_outdated: bool,
+    /// Surfaces of its canvas that a tool changed, of which nobody who watches was told yet.
+    pub(crate) redrawn: Vec<String>,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
 }
@@ -79,6 +81,7 @@ impl Default for Desk {
             branch: None,
             narrowed: Vec::new(),
             is_brief_outdated: false,
+            redrawn: Vec::new(),
             outbox: Vec::new(),
         }
     }

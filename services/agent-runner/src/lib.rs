@@ -55,6 +55,7 @@ mod approvals;
 mod bounds;
 mod budget;
 mod call;
+mod canvas;
 mod chain;
 mod chains;
 mod command;

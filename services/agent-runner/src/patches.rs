@@ -4,17 +4,22 @@
 //! Who may do so is the conversation that made the subagent, and nobody else; what of the files it
 //! may see and change there is what it may see and change otherwise.
 
-use holdfast_agent::subagent::patch_note;
+use holdfast_agent::{policy::Decision, subagent::patch_note};
 use holdfast_session::Subagent;
-use holdfast_tools::{Call, Committed, Patches, Which};
+use holdfast_tools::{Approval, Call, Committed, Patches, Which};
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
-use holdfast_workspace::{BranchState, By, Error, Patch, Workspaces};
+use holdfast_workspace::{BranchState, By, Error, FileChange, Patch, Workspaces};
+use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
     files::{Store, told},
     mesh::Inside,
+    shell::Judge,
 };
+
+/// The most files that whoever is asked about a merge is named.
+const MOST_ASKED: usize = 5;
 
 /// A subagent of the conversation, and the copy that it works on.
 struct Copy {
@@ -83,6 +88,21 @@ impl Patches for Inside {
             Some(None) => Ok(Err(format!("`{path}` is not text"))),
             Some(Some(text)) => Ok(Ok(text.to_owned())),
         }
+    }
+
+    async fn approval(
+        &self,
+        call: &Call,
+        which: Which,
+        except: Vec<String>,
+    ) -> anyhow::Result<Approval> {
+        // What cannot be merged is told by the call itself.
+        let Ok((store, copy)) = self.copy(call, which).await? else { return Ok(Approval::Never) };
+        let patched = store.workspaces.patched(call.tenant, call.agent, copy.branch).await;
+        let Ok(mut files) = sorted(patched)? else { return Ok(Approval::Never) };
+        files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
+        let judge = self.hold(call)?.desk().judge.clone();
+        Ok(judged(judge.as_ref(), &copy.of, &files))
     }
 
     async fn merge(
@@ -165,6 +185,45 @@ impl Inside {
         };
         Ok(Ok((store, Copy { of: found, branch })))
     }
+}
+
+/// Whether a person is asked about a merge: what the policy says of writing those files. What was
+/// not judged is asked about.
+fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approval {
+    let mut asked = Vec::new();
+    for file in files {
+        let path = file.path.as_str();
+        match judge.map(|judge| judge.decide("write", &json!({ "path": path }))) {
+            Some(Decision::Allow) => {}
+            Some(Decision::NeedApproval { .. }) | None => asked.push(path),
+            Some(Decision::Deny { .. }) => {
+                return Approval::Deny(format!(
+                    "not merged: you may not write `{path}` here; leave it out with `except`"
+                ));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Approval::Never;
+    }
+    let mut patch = Sha256::new();
+    for file in files {
+        patch.update((file.path.as_str().len() as u64).to_be_bytes());
+        patch.update(file.path.as_str());
+        match file.after {
+            Some(after) => patch.update(after.hash.as_bytes()),
+            None => patch.update([0]),
+        }
+    }
+    let patch: String = patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let more = asked.len().saturating_sub(MOST_ASKED);
+    asked.truncate(MOST_ASKED);
+    let mut summary = format!("merge what \"{}\" changed in {}", of.label, asked.join(", "));
+    if more > 0 {
+        summary.push_str(&format!(" and {more} more"));
+    }
+    let subject = json!({ "session": of.session.to_string(), "patch": patch }).to_string();
+    Approval::Ask { subject, summary, pattern: None }
 }
 
 /// What the conversation that asked is told of what its subagent changed; `None` if it worked on

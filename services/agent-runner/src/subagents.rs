@@ -348,8 +348,8 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
             Some(child) => patch(worker, tenant, child).await,
             None => None,
         };
-        let tell = |ended: &Subagent| words(ended) + patch.as_deref().unwrap_or_default();
-        let announced = match worker.sessions.announce(tenant, session, tell).await {
+        let say = |ended: &Subagent| words(ended) + patch.as_deref().unwrap_or_default();
+        let announced = match worker.sessions.announce(tenant, session, say).await {
             // The session that asked is full; it is told later, and others are told now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,

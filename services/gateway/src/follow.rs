@@ -202,7 +202,8 @@ impl Follow {
                     What::StepStarted { .. }
                     | What::Text(_)
                     | What::ToolStarted { .. }
-                    | What::ToolEnded { .. } => {}
+                    | What::ToolEnded { .. }
+                    | What::Canvas(_) => {}
                 }
             }
             Err(Error::Stopping)

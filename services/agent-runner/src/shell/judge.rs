@@ -21,6 +21,11 @@ impl Judge {
     pub(crate) const fn new(policy: Arc<Compiled>, subject: Subject) -> Self {
         Self { policy, subject }
     }
+
+    /// What it says of a call.
+    pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
+        self.policy.view(&self.subject).decide_call(tool, input)
+    }
 }
 
 /// Whether a person is asked about a command. What was not judged is asked about.

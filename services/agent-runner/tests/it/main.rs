@@ -10,6 +10,7 @@ mod answering;
 mod approvals;
 mod budgets;
 mod bundles;
+mod canvas;
 mod catalogue;
 mod chains;
 mod commands;

@@ -235,3 +235,29 @@ async fn nothing_is_merged_while_the_subagent_is_at_work() -> anyhow::Result<()>
     assert_eq!(world.file("notes.txt").await?.as_deref(), Some("one\n"));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_patch_with_a_protected_file_waits_for_a_persons_word() -> anyhow::Result<()> {
+    let world = started(&[]).await?;
+    world.model.answer(script(WAITED, |asked| match asked.tool_results().as_slice() {
+        [] => Reply::call("e", "exec", r#"{"command":"echo mine > self.md; echo x > notes.txt"}"#),
+        _ => Reply::text("done"),
+    }));
+    let mut config = world.config();
+    config.runner.sandbox.backend = Choice::Bubblewrap;
+    let _runner = world.runner_with(config, |app| app).await?;
+    ask(&world, "go").await?;
+
+    world.send(world.owners(&merge(&world, "merge", json!({})).await?)).await?;
+    let asked = "select summary from session.approvals where tool = 'sessions_merge'";
+    world
+        .until("a person is asked", async || {
+            world.texts(asked).await.is_ok_and(|asked| !asked.is_empty())
+        })
+        .await?;
+
+    assert_eq!(world.texts(asked).await?, [r#"merge what "notes" changed in self.md"#]);
+    assert_eq!(world.file("self.md").await?, None);
+    assert_eq!(world.file("notes.txt").await?.as_deref(), Some("one\n"));
+    Ok(())
+}

@@ -56,7 +56,7 @@ impl Spoken {
                 self.closed |= !self.said.is_empty();
                 Vec::new()
             }
-            What::ToolEnded { .. } => Vec::new(),
+            What::ToolEnded { .. } | What::Canvas(_) => Vec::new(),
             What::Approval(awaited) => self.wait(&awaited),
             What::Done(finished) => self.end(event.step, finished),
         }

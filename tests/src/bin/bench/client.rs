@@ -106,7 +106,8 @@ impl Client {
                     | Event::StepStarted(_)
                     | Event::ToolStarted(_)
                     | Event::ToolEnded(_)
-                    | Event::ApprovalRequested(_),
+                    | Event::ApprovalRequested(_)
+                    | Event::CanvasChanged(_),
                 )
                 | None => {}
             }
