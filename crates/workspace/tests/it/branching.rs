@@ -1,6 +1,6 @@
 //! A subagent's copy of the files: what is changed in it is taken over whole and once, or not.
 
-use holdfast_types::{AgentId, TenantId};
+use holdfast_types::{AgentId, TenantId, TreePath};
 use holdfast_workspace::{BranchState, By, Committed, Error, LogFilter, Patch};
 
 use crate::world::{World, by, delete, hash, path, put, put_on, tree};
@@ -28,10 +28,9 @@ async fn merge(
     world: &World,
     branch: AgentId,
     by: &By,
-    except: &[&str],
+    except: &[TreePath],
 ) -> Result<Committed, Error> {
-    let except: Vec<_> = except.iter().map(|name| path(name).unwrap()).collect();
-    world.trees.merge(world.tenant, world.agent, branch, by, &except, |_| None).await
+    world.trees.merge(world.tenant, world.agent, branch, by, except, |_| None).await
 }
 
 fn keyed() -> By {
@@ -100,7 +99,7 @@ async fn files_that_both_changed_are_named_and_nothing_of_the_patch_is_taken() -
     assert_eq!(world.tree(None).await?, before);
     assert_eq!(patch(&world, branch).await?.state, BranchState::Open);
 
-    merge(&world, branch, &keyed(), &["a", "e"]).await?;
+    merge(&world, branch, &keyed(), &[path("a")?, path("e")?]).await?;
     assert_eq!(
         world.tree(None).await?,
         tree(&[("a", "eins\n"), ("c/d", "three\n"), ("e", "neu\n")])
@@ -146,16 +145,14 @@ async fn a_merge_that_is_sent_again_is_made_once_and_nothing_is_written_after_it
 async fn a_patch_with_a_file_that_may_not_be_changed_is_refused_whole() -> anyhow::Result<()> {
     let (world, branch) = branched().await?;
     change(&world, branch).await?;
-    let refuse = |file: &holdfast_types::TreePath| {
-        (file.as_str() == "e").then(|| "`e` is not yours".to_owned())
-    };
+    let refuse = |file: &TreePath| (file.as_str() == "e").then(|| "`e` is not yours".to_owned());
 
     let by = keyed();
     let error = world.trees.merge(world.tenant, world.agent, branch, &by, &[], refuse).await;
 
     assert_eq!(error.unwrap_err().to_string(), "`e` is not yours");
     assert_eq!(world.text("a").await?.as_deref(), Some("one\n"));
-    let stray = merge(&world, branch, &keyed(), &["c/d"]).await.unwrap_err();
+    let stray = merge(&world, branch, &keyed(), &[path("c/d")?]).await.unwrap_err();
     assert_eq!(stray.to_string(), "there is no change in the patch to `c/d`");
     Ok(())
 }

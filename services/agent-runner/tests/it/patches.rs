@@ -129,8 +129,8 @@ async fn an_end_that_is_told_later_tells_what_was_changed_and_how_to_take_it() -
         .await?;
 
     let requests = world.model.requests();
-    let told = requests.iter().map(|asked| asked.last_user_text());
-    let told = told.filter(|text| text.contains("A background task")).next_back().unwrap();
+    let mut told = requests.iter().rev().map(|asked| asked.last_user_text());
+    let told = told.find(|text| text.contains("A background task")).unwrap();
     assert!(told.contains("<patch>\n--- a/notes.txt\n+++ b/notes.txt\n"), "{told}");
     assert!(told.contains("-one\n+two\n"), "{told}");
     assert!(told.contains("call `sessions_merge` with `session` `ses_"), "{told}");
