@@ -124,6 +124,10 @@ impl Answer {
                     self.asked.push(asked);
                 }
             }
+            Some(Event::CanvasChanged(changed)) => {
+                let surfaces = plain(&changed.surfaces.join(", "));
+                self.aside(&format!("[shown: {surfaces}; see `holdfast sessions canvas`]"))?;
+            }
             Some(Event::ToolEnded(tool)) if tool.failed => self.aside("[the tool failed]")?,
             Some(Event::Done(done)) => {
                 self.finish(&done.text)?;

@@ -2,8 +2,8 @@
 
 use clap::Subcommand;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, DeleteSessionRequest, GetHistoryRequest, GetSessionRequest, ListSessionsRequest,
-    PauseSessionRequest, ResumeSessionRequest, Session,
+    CancelRequest, DeleteSessionRequest, GetCanvasRequest, GetHistoryRequest, GetSessionRequest,
+    ListSessionsRequest, PauseSessionRequest, ResumeSessionRequest, Session, Surface,
 };
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ const COLUMNS: [&str; 8] =
 /// What is shown of one session.
 const SHOWN: [&str; 9] =
     ["id", "key", "agent", "state", "waiting", "approvals", "turns", "updated_at", "summary"];
+const SURFACE_COLUMNS: [&str; 6] = ["name", "title", "kind", "shown", "version", "content"];
 /// The most that the gateway gives at once.
 const PAGE: u32 = 200;
 
@@ -47,6 +48,11 @@ pub enum Sessions {
         /// Only entries before this one
         #[arg(long, default_value_t = 0, hide_default_value = true)]
         before: i64,
+    },
+    /// Show what its agent shows beside a session
+    Canvas {
+        /// Its id or key
+        session: String,
     },
     /// Hold a session and those below it: what runs stops at its next step, input queues
     Pause {
@@ -88,6 +94,11 @@ impl Sessions {
                     client.answer(client.sessions().get_history(client.request(request)).await)?;
                 screen.list(&ENTRY_COLUMNS, history.entries.iter().map(entry).collect())
             }
+            Self::Canvas { session } => {
+                let request = client.request(GetCanvasRequest { session });
+                let canvas = client.answer(client.sessions().get_canvas(request).await)?;
+                screen.list(&SURFACE_COLUMNS, canvas.surfaces.iter().map(surface).collect())
+            }
             Self::Pause { session } => {
                 let request = client.request(PauseSessionRequest { session });
                 let paused = client.answer(client.sessions().pause_session(request).await)?.paused;
@@ -112,6 +123,18 @@ impl Sessions {
             }
         }
     }
+}
+
+fn surface(one: &Surface) -> Value {
+    json!({
+        "name": one.name,
+        "title": one.title,
+        "kind": one.kind,
+        "shown": one.shown,
+        "version": one.version,
+        "content": one.content,
+        "updated_at": time(one.updated_at.as_ref()),
+    })
 }
 
 /// As many as are asked for, page by page.

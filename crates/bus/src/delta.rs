@@ -66,6 +66,11 @@ pub enum DeltaBody {
         /// How long a word is waited for, in milliseconds.
         left_ms: u64,
     },
+    /// What is shown beside the conversation has changed.
+    Canvas {
+        /// Which surfaces, by name.
+        surfaces: Vec<String>,
+    },
     /// The run has ended.
     Done {
         /// The inbox messages that it answers.

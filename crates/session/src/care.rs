@@ -205,6 +205,7 @@ impl Sessions {
             runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
             deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
             approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
+            surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
             -- Who asked for it is told that nobody knows how it ended.
             asked as (
                 update session.subagents

@@ -27,6 +27,7 @@
 
 mod append;
 mod approvals;
+mod canvas;
 mod care;
 mod chains;
 mod claim;
@@ -52,6 +53,7 @@ pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
     subject_hash,
 };
+pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
 pub use care::Gauges;
 pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;

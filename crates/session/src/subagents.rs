@@ -55,6 +55,8 @@ pub struct Given {
     pub fs_read: Option<Vec<String>>,
     /// Where they may change something.
     pub fs_write: Option<Vec<String>>,
+    /// The copy of its requester's files that it works on; `None` is its agent's own.
+    pub branch: Option<AgentId>,
 }
 
 /// Where in a run of a chain a subagent stands.
@@ -217,6 +219,7 @@ struct Row {
     tools: Option<Vec<String>>,
     fs_read: Option<Vec<String>>,
     fs_write: Option<Vec<String>>,
+    branch: Option<Uuid>,
     chain_run_id: Option<Uuid>,
     stage: Option<i32>,
     step: Option<String>,
@@ -241,7 +244,7 @@ macro_rules! subagent {
                     extract(epoch from coalesce(finished_at, clock_timestamp()) - started_at)::float8
                         as took_secs,
                     announced_at is not null as announced, heard_at is not null as heard,
-                    bundle, tools, fs_read, fs_write, chain_run_id, stage, step,
+                    bundle, tools, fs_read, fs_write, branch, chain_run_id, stage, step,
                     coalesce((select s.key from session.sessions s
                               where s.tenant_id = subagents.tenant_id
                                 and s.session_id = subagents.session_id), '') as key,
@@ -277,10 +280,10 @@ impl Sessions {
             insert into session.subagents
                 (tenant_id, session_id, parent_id, label, task, cleanup, max_steps, max_tokens,
                  deadline_at, bundle, tools, fs_read, fs_write, awaited_until, chain_run_id, stage,
-                 step)
+                 step, branch)
             select $1, session_id, $5, $6, $8, $9, $10, $11,
                    clock_timestamp() + $12 * interval '1 second', $13, $14, $15, $16,
-                   clock_timestamp() + $17 * interval '1 second', $18, $19, $20
+                   clock_timestamp() + $17 * interval '1 second', $18, $19, $20, $21
             from made";
         const RUNNING: &str = "
             select count(*) from session.subagents
@@ -328,6 +331,7 @@ impl Sessions {
                 .bind(new.place.as_ref().map(|place| place.run.as_uuid()))
                 .bind(new.place.as_ref().map(|place| place.stage))
                 .bind(new.place.as_ref().map(|place| place.step.as_str()))
+                .bind(new.given.branch.map(AgentId::as_uuid))
                 .execute(tx.conn())
                 .await?;
             tx.commit().await?;
@@ -716,6 +720,7 @@ impl From<Row> for Subagent {
                 tools: row.tools,
                 fs_read: row.fs_read,
                 fs_write: row.fs_write,
+                branch: row.branch.map(AgentId::from),
             },
             place: row.chain_run_id.zip(row.stage).map(|(run, stage)| ChainPlace {
                 run: run.into(),

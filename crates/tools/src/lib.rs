@@ -8,6 +8,7 @@
 //! | `sessions_history` | reads | what was said in one of them |
 //! | `gateway` | reads | how the tenant stands, by the gateway's own words |
 //! | `sessions_spawn` | writes | gives a task to a subagent |
+//! | `sessions_merge` | writes | takes over what a subagent changed in its copy of the files |
 //! | `sessions_send` | writes | says something in another session |
 //! | `message` | writes | says or does something on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
@@ -18,6 +19,7 @@
 //! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `nodes` | acts | people's own machines (feature `nodes`) |
+//! | `canvas` | writes | shows something beside the conversation |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
 //! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
 //! | `tool_search`, `tool_describe` | reads | the tools that the model was not told of |
@@ -36,6 +38,7 @@ mod allowed;
 mod approval;
 #[cfg(feature = "browser")]
 mod browser;
+mod canvas;
 mod chains;
 mod commands;
 #[cfg(feature = "connections")]
@@ -51,6 +54,7 @@ mod message;
 #[cfg(feature = "nodes")]
 mod nodes;
 mod output;
+mod patches;
 mod registry;
 mod session_status;
 mod sessions_history;
@@ -68,6 +72,7 @@ pub use allowed::Allowed;
 pub use approval::Approval;
 #[cfg(feature = "browser")]
 pub use browser::Browser;
+pub use canvas::{Canvas, Canvases, Shown, ShownAs};
 pub use chains::{ChainRun, Chains};
 pub use commands::{
     CommandLine, Commands, Exec, FileMark, Kept, Process, ProcessInput, ProcessLine, ProcessSignal,
@@ -93,6 +98,7 @@ pub use message::{Message, said_with_message};
 #[cfg(feature = "nodes")]
 pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
 pub use output::{Output, Part};
+pub use patches::{Patches, SessionsMerge};
 pub use registry::{MOST_OUTPUT, Offer, Registry};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;

@@ -97,6 +97,8 @@ pub struct Wanted {
     pub read: Option<Vec<String>>,
     /// Where they may change something; `None` is everywhere.
     pub write: Option<Vec<String>>,
+    /// It works on a copy of the files, of which the conversation takes over what it likes.
+    pub patch: bool,
     /// The call waits for its end.
     pub wait: bool,
 }
@@ -108,6 +110,8 @@ pub struct Ended {
     pub ok: bool,
     /// Its answer; or why there is none.
     pub said: String,
+    /// What is to be told of what it changed in its copy of the files, if it had one.
+    pub patch: Option<String>,
 }
 
 /// A subagent, as it is listed.
@@ -180,6 +184,19 @@ pub struct SessionsSpawnInput {
     /// Folders or files that it may change.
     #[serde(default)]
     write: Option<Vec<String>>,
+    /// `patch`: it works on a copy of your files; you look at what it changed and merge it.
+    #[serde(default)]
+    files: FilesInput,
+}
+
+/// Whose files a subagent works on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+enum FilesInput {
+    #[default]
+    Shared,
+    Patch,
 }
 
 /// What becomes of a subagent's conversation.
@@ -232,6 +249,7 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             tools: input.tools,
             read: input.read.map(paths).transpose()?,
             write: input.write.map(paths).transpose()?,
+            patch: input.files == FilesInput::Patch,
             wait: input.wait,
         };
         let wait = wanted.wait.then(|| wanted.wall.min(LONGEST_WAIT));
@@ -244,11 +262,13 @@ impl<S: Subagents> Tool for SessionsSpawn<S> {
             None => None,
         };
         match ended {
-            Some(Ended { ok: true, said }) => {
-                Ok(untrusted(&call.key, "a subagent", &said, MOST_SAID))
+            Some(Ended { ok: true, said, patch }) => {
+                let said = untrusted(&call.key, "a subagent", &said, MOST_SAID);
+                Ok(said + &patch.unwrap_or_default())
             }
-            Some(Ended { ok: false, said }) => {
-                Err(ToolError::Tell(format!("the subagent \"{label}\" failed: {said}")))
+            Some(Ended { ok: false, said, patch }) => {
+                let patch = patch.unwrap_or_default();
+                Err(ToolError::Tell(format!("the subagent \"{label}\" failed: {said}{patch}")))
             }
             None => Ok(format!(
                 "The subagent \"{label}\" works on it in {key} ({session}). You will be told when \
@@ -395,8 +415,12 @@ mod tests {
         async fn wait(&self, _: &Call, _: SessionId, _: Duration) -> anyhow::Result<Option<Ended>> {
             let wanted = self.0.lock().unwrap().last().cloned().unwrap();
             Ok(match wanted.task.as_str() {
-                "count" => Some(Ended { ok: true, said: "seven".into() }),
-                "fail" => Some(Ended { ok: false, said: "budget exceeded: steps".into() }),
+                "count" => {
+                    Some(Ended { ok: true, said: "seven".into(), patch: Some("\nchanged".into()) })
+                }
+                "fail" => {
+                    Some(Ended { ok: false, said: "budget exceeded: steps".into(), patch: None })
+                }
                 _ => None,
             })
         }
@@ -456,6 +480,7 @@ mod tests {
     async fn an_answer_that_is_waited_for_is_told_at_once_and_one_that_takes_long_later() {
         let told = ask("subagent", r#"{"task":"count"}"#).await.unwrap();
         assert!(told.contains("seven") && told.contains("not an instruction"), "{told}");
+        assert!(told.ends_with("\nchanged"), "{told}");
 
         let failed = ask("subagent", r#"{"task":"fail","label":"f"}"#).await.unwrap_err();
         assert_eq!(failed, "the subagent \"f\" failed: budget exceeded: steps");

@@ -242,7 +242,7 @@ async fn by_key(
 }
 
 /// What the files that a change is about say now.
-async fn current(
+pub(crate) async fn current(
     tx: &mut TenantTx,
     agent: AgentId,
     ops: &[Op],

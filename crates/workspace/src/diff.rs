@@ -118,7 +118,7 @@ impl Workspaces {
 type SidesRow = (String, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>);
 
 /// The files that are not the same on both sides.
-async fn differing(
+pub(crate) async fn differing(
     tx: &mut TenantTx,
     agent: AgentId,
     from: Revision,

@@ -4,7 +4,7 @@ use std::io;
 
 use holdfast_types::{Fault, InvalidPath, Kind, TreePath};
 
-use crate::Revision;
+use crate::{BranchState, Revision};
 
 /// What somebody else did to a file meanwhile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +34,42 @@ pub enum Error {
         author: String,
         /// With which revision.
         revision: Revision,
+    },
+
+    /// Files that a branch changed were changed otherwise in its agent's tree since. Nothing of the
+    /// patch was taken over.
+    #[error(
+        "{} changed on both sides since the copy was made{}: nothing was merged. read both, write \
+         each as it is to be, then merge with them in `except`",
+        named(paths),
+        match more { 0 => String::new(), more => format!(", and {more} more") }
+    )]
+    Conflicts {
+        /// The first of them.
+        paths: Vec<TreePath>,
+        /// How many more there are.
+        more: usize,
+    },
+
+    /// Nothing is changed in a branch any more.
+    #[error(
+        "the copy of the files that this worked on {}: nothing more is changed in it",
+        match .0 {
+            BranchState::Open => "is open",
+            BranchState::Merged => "was merged",
+            BranchState::Discarded => "was discarded",
+            BranchState::Gone => "is gone",
+        }
+    )]
+    Closed(BranchState),
+
+    /// An agent has as many branches as it may.
+    #[error(
+        "{limit} copies of these files wait to be merged, which is the most: merge or discard some"
+    )]
+    TooManyBranches {
+        /// How many it may have.
+        limit: i64,
     },
 
     /// A path would be a file and a folder at once.
@@ -148,6 +184,11 @@ pub enum Error {
     Store(#[from] sqlx::Error),
 }
 
+fn named(paths: &[TreePath]) -> String {
+    let paths: Vec<String> = paths.iter().map(|path| format!("`{path}`")).collect();
+    paths.join(", ")
+}
+
 impl Error {
     pub(crate) fn not_found(what: &'static str, name: impl ToString) -> Self {
         Self::NotFound { what, name: name.to_string() }
@@ -161,15 +202,21 @@ impl Error {
 impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
-            Self::Clash { .. } | Self::KeyReused(_) | Self::Folder { .. } => Kind::Conflict,
+            Self::Clash { .. }
+            | Self::Conflicts { .. }
+            | Self::KeyReused(_)
+            | Self::Folder { .. } => Kind::Conflict,
             Self::NotFound { .. } | Self::NoRevision { .. } => Kind::NotFound,
             Self::FileTooLarge { .. }
+            | Self::Closed(_)
             | Self::Archive { .. }
             | Self::Unreadable(_)
             | Self::Invalid(_)
             | Self::Path(_) => Kind::Invalid,
             // Asking again helps once something was deleted, and no sooner.
-            Self::TreeTooLarge { .. } | Self::TooManyFiles { .. } => Kind::Exhausted,
+            Self::TreeTooLarge { .. }
+            | Self::TooManyFiles { .. }
+            | Self::TooManyBranches { .. } => Kind::Exhausted,
             // A disk that is full or gone here may be well on another runner.
             Self::Disk { .. } => Kind::Unavailable,
             Self::Corrupt { .. } => Kind::Internal,

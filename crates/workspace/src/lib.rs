@@ -13,6 +13,7 @@
 //! | commit | change files, all or none | `commit.rs`, `record.rs` |
 //! | restore | what was, again | `restore.rs` |
 //! | log, diff | who changed what | `log.rs`, `diff.rs` |
+//! | branch, patch, merge | a copy to work on, and what was changed in it | `branch.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | pictures and files from elsewhere | `media.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
@@ -32,6 +33,7 @@
 //! read it, and is refused whole if one is not so any more; the editor is told which and by whom.
 //! A change whose answer was lost is sent again with its key, and is made once.
 
+mod branch;
 mod commit;
 mod diff;
 mod error;
@@ -49,6 +51,7 @@ mod scratch;
 mod templates;
 mod workspaces;
 
+pub use branch::{BranchState, MOST_BRANCHES, Patch};
 pub use diff::{Diff, DiffBody, FileDiff};
 pub use error::{Clash, Error};
 pub use hash::ContentHash;

@@ -31,6 +31,10 @@ impl Revision {
         self.0
     }
 
+    pub(crate) const fn from_number(number: i64) -> Self {
+        Self(number)
+    }
+
     pub(crate) const fn next(self) -> Self {
         Self(self.0 + 1)
     }

@@ -2,8 +2,9 @@
 
 use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, TenantId};
+use uuid::Uuid;
 
-use crate::{Error, Limits, Revision, limits::Size};
+use crate::{BranchState, Error, Limits, Revision, limits::Size};
 
 /// The trees of all agents. Cloning shares it.
 ///
@@ -46,19 +47,32 @@ impl Workspaces {
         Ok(head)
     }
 
-    /// Forgets a tree with all of its history, and the contents that no other tree of the tenant
-    /// has ever had. For an agent that is deleted; it cannot be undone.
+    /// Forgets a tree with all of its history and its branches, and the contents that no other tree
+    /// of the tenant has ever had. For an agent that is deleted; it cannot be undone.
     ///
     /// # Errors
     ///
     /// If the database does not answer; then all of it is still there.
     pub async fn forget(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+        self.clear(tenant, agent, Keeps::Nothing).await
+    }
+
+    /// Removes what is in a tree and in its branches.
+    pub(crate) async fn clear(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        keeps: Keeps,
+    ) -> Result<(), Error> {
         // Waits for the tenant's changes under way, and keeps new ones waiting: a change may rely
         // on a content that this is about to delete.
         const ALONE: &str = "select pg_advisory_xact_lock(hashtextextended($1::text, $2))";
+        const TREES: &str = "
+            select agent_id from workspace.trees
+            where tenant_id = $1 and (agent_id = $2 or branch_of = $2)";
         const CONTENTS: &str = "
             with gone as (
-                delete from workspace.changes where tenant_id = $1 and agent_id = $2
+                delete from workspace.changes where tenant_id = $1 and agent_id = any($2)
                 returning new_hash)
             select distinct new_hash from gone where new_hash is not null";
         const UNUSED: &str = "
@@ -69,27 +83,45 @@ impl Workspaces {
 
         let mut tx = self.pools.tenant(tenant).await?;
         sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
-        let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
+        let trees: Vec<Uuid> = sqlx::query_scalar(TREES)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .fetch_all(tx.conn())
             .await?;
+        let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
+            .bind(tenant.as_uuid())
+            .bind(&trees)
+            .fetch_all(tx.conn())
+            .await?;
         for sql in [
-            "delete from workspace.files where tenant_id = $1 and agent_id = $2",
-            "delete from workspace.revisions where tenant_id = $1 and agent_id = $2",
-            "delete from workspace.trees where tenant_id = $1 and agent_id = $2",
+            "delete from workspace.files where tenant_id = $1 and agent_id = any($2)",
+            "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
+            match keeps {
+                Keeps::Nothing => {
+                    "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"
+                }
+                Keeps::Row => {
+                    "update workspace.trees
+                     set closed = 'gone', closed_at = clock_timestamp(), files = 0, bytes = 0
+                     where tenant_id = $1 and agent_id = any($2)"
+                }
+            },
         ] {
-            sqlx::query(sql)
-                .bind(tenant.as_uuid())
-                .bind(agent.as_uuid())
-                .execute(tx.conn())
-                .await?;
+            sqlx::query(sql).bind(tenant.as_uuid()).bind(&trees).execute(tx.conn()).await?;
         }
         // A statement of its own, so that it sees the deletions of the first.
         sqlx::query(UNUSED).bind(tenant.as_uuid()).bind(hashes).execute(tx.conn()).await?;
         tx.commit().await?;
         Ok(())
     }
+}
+
+/// What stays of a tree that is cleared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeps {
+    Nothing,
+    /// Its row, so that it is not made anew.
+    Row,
 }
 
 /// What the advisory lock of a tenant's contents is called by; any number that no other has.
@@ -122,13 +154,13 @@ pub(crate) struct Tree {
     pub size: Size,
 }
 
-/// Locks a tree's row, or makes it.
-pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Tree> {
+/// Locks a tree's row, or makes it. Nothing is changed in a branch that is closed.
+pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> Result<Tree, Error> {
     // First of all locks, and in the same order everywhere: see `forget`.
     const SQL: &str = "
         with contents as materialized (
             select pg_advisory_xact_lock_shared(hashtextextended($1::text, $3)))
-        select head, files::bigint, bytes from contents cross join workspace.trees
+        select head, files::bigint, bytes, closed from contents cross join workspace.trees
         where tenant_id = $1 and agent_id = $2
         for update of trees";
     const CREATE: &str = "
@@ -136,13 +168,17 @@ pub(crate) async fn lock(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<Tree
 
     let tenant = tx.tenant();
     loop {
-        let row: Option<(i64, i64, i64)> = sqlx::query_as(SQL)
+        let row: Option<(i64, i64, i64, Option<String>)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .bind(CONTENTS_LOCK)
             .fetch_optional(tx.conn())
             .await?;
-        if let Some((head, files, bytes)) = row {
+        if let Some((head, files, bytes, closed)) = row {
+            match BranchState::stored(closed.as_deref())? {
+                BranchState::Open => {}
+                closed => return Err(Error::Closed(closed)),
+            }
             return Ok(Tree { agent, head: head.into(), size: Size { files, bytes } });
         }
         // If another makes it at the same moment, this waits for that one.

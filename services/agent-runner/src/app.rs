@@ -11,7 +11,8 @@ use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
 use holdfast_tools::{
-    ChainRun, DIRECT, Gateway, Output, Registry, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
+    Canvas, ChainRun, DIRECT, Gateway, Output, Registry, SessionsMerge, SessionsSend,
+    SessionsSpawn, SubagentsTool, Tool,
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
@@ -103,6 +104,8 @@ impl App {
             .with(Gateway(Arc::clone(&mesh)))
             .with(SubagentsTool(Arc::clone(&mesh)))
             .with(ChainRun(Arc::clone(&mesh)))
+            .with(SessionsMerge(Arc::clone(&mesh)))
+            .with(Canvas(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::clone(&files))
             .with_images(files, Arc::clone(&studio))

@@ -8,6 +8,7 @@
 //! | while memory is written down | four that read and write files | all to read, `memory` to write |
 
 use holdfast_agent::bundle::UNBOUNDED;
+use holdfast_types::AgentId;
 
 use crate::{agents::Brief, files::Scope, turn::Turn};
 
@@ -21,6 +22,11 @@ impl Turn<'_> {
             read: task.given.fs_read.clone(),
             write: task.given.fs_write.clone(),
         })
+    }
+
+    /// The copy of its requester's files that it works on, if it is a subagent that does.
+    pub(crate) fn branch(&self) -> Option<AgentId> {
+        self.task.as_ref().and_then(|task| task.given.branch)
     }
 
     /// Lists of tools, each of which narrows what it has.

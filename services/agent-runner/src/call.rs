@@ -19,7 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{
-    agents::Brief, approvals::Cleared, connections, error::Error, fail, turn::Turn, turn::thoughts,
+    agents::Brief, approvals::Cleared, canvas, connections, error::Error, fail, turn::Turn,
+    turn::thoughts,
 };
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
@@ -89,6 +90,7 @@ impl Turn<'_> {
         desk.key.clone_from(&self.key);
         desk.connections = connections;
         desk.scope = self.scope();
+        desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
     }
 
@@ -129,6 +131,10 @@ impl Turn<'_> {
         .record(began.elapsed().as_secs_f64());
         self.tell_result(call, &output, failed);
         if !is_silent {
+            let surfaces = std::mem::take(&mut self.hold.desk().redrawn);
+            if !surfaces.is_empty() {
+                self.stream.send(DeltaBody::Canvas { surfaces });
+            }
             self.stream.send(DeltaBody::ToolEnded { call: call.id.clone(), failed });
         }
         Ok(Entry::Returned { call: call.id.clone(), output, failed, media })
@@ -184,7 +190,8 @@ impl Turn<'_> {
         // Where nobody speaks there is nothing to be asked.
         let speaks = brief.speaks;
         let offered = Allowed::by(move |name| offered.allows(name) && (speaks || name != "tts"));
-        connections::narrowed(offered, &self.connections(brief))
+        let offered = connections::narrowed(offered, &self.connections(brief));
+        canvas::narrowed(offered, self.kind, self.target().as_ref())
     }
 
     /// The connections that are for this conversation.

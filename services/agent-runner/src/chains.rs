@@ -255,6 +255,7 @@ impl Mesh<'_> {
                     tools,
                     fs_read: step.read.clone(),
                     fs_write: step.write.clone(),
+                    branch: None,
                 },
                 awaited: None,
                 place: Some(ChainPlace { run: run.run, stage: at, step: step.name.clone() }),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
 use holdfast_tools::{Call, Change, Committed, File, FileEdit, FileLine, Files, FilesError};
-use holdfast_types::{Fault as _, Kind, SessionKind, TreePath};
+use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
 use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspaces};
 
 use crate::held::Held;
@@ -60,7 +60,7 @@ fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError
 /// The files of the agents whose turns are held here.
 #[derive(Debug)]
 pub(crate) struct Store {
-    workspaces: Workspaces,
+    pub(crate) workspaces: Workspaces,
     held: Arc<Held>,
 }
 
@@ -77,7 +77,7 @@ impl Store {
     }
 
     /// Whether a file is there for whoever speaks with the agent.
-    fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
+    pub(crate) fn may_see(&self, call: &Call, path: &str) -> Result<bool, FilesError> {
         let (kind, audience) = self.place(call)?;
         Ok(is_seen(kind, audience, path))
     }
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
+    pub(crate) fn check_change(&self, call: &Call, path: &str) -> Result<(), FilesError> {
         let scope = self.scope(call)?;
         if !scope.may_write(path) {
             return Err(out_of_bounds("write", path, scope.write.as_deref()));
@@ -111,7 +111,22 @@ impl Store {
         Ok(())
     }
 
-    async fn diff(
+    /// The tree that the call works on: its agent's own, or a copy.
+    fn tree(&self, call: &Call) -> Result<AgentId, FilesError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        let branch = hold.desk().branch;
+        Ok(branch.unwrap_or(call.agent))
+    }
+
+    /// A file may have changed that is part of the agent's prompt.
+    pub(crate) fn brief_is_outdated(&self, call: &Call) {
+        if let Some(hold) = self.held.get(call.session) {
+            hold.desk().is_brief_outdated = true;
+        }
+    }
+
+    pub(crate) async fn diff(
         &self,
         call: &Call,
         committed: &holdfast_workspace::Committed,
@@ -121,7 +136,8 @@ impl Store {
         let diff = match committed.changed {
             0 => String::new(),
             _ => {
-                let diff = self.workspaces.diff(call.tenant, call.agent, from, to, None).await;
+                let diff =
+                    self.workspaces.diff(call.tenant, self.tree(call)?, from, to, None).await;
                 diff.map_err(told)?.to_string()
             }
         };
@@ -136,7 +152,7 @@ impl Files for Store {
             return Ok(None);
         }
         let path = tree_path(path)?;
-        let found = self.workspaces.read(call.tenant, call.agent, &path, None).await;
+        let found = self.workspaces.read(call.tenant, self.tree(call)?, &path, None).await;
         let found = found.map_err(told)?;
         Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
     }
@@ -148,7 +164,8 @@ impl Files for Store {
         };
         let (kind, audience) = self.place(call)?;
         let scope = self.scope(call)?;
-        let listed = self.workspaces.list(call.tenant, call.agent, None, within.as_ref()).await;
+        let listed =
+            self.workspaces.list(call.tenant, self.tree(call)?, None, within.as_ref()).await;
         let seen = listed.map_err(told)?.into_iter();
         let seen = seen.filter(|file| {
             is_seen(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
@@ -163,7 +180,7 @@ impl Files for Store {
     }
 
     async fn committed(&self, call: &Call) -> Result<Option<Committed>, FilesError> {
-        let found = self.workspaces.committed(call.tenant, call.agent, &call.key).await;
+        let found = self.workspaces.committed(call.tenant, self.tree(call)?, &call.key).await;
         match found.map_err(told)? {
             Some(committed) => Ok(Some(self.diff(call, &committed).await?)),
             None => Ok(None),
@@ -176,15 +193,13 @@ impl Files for Store {
             self.check_change(call, &edit.path)?;
         }
         let is_brief = |edit: &FileEdit| BootstrapName::of(&edit.path).is_some();
-        if edits.iter().any(is_brief)
-            && let Some(hold) = self.held.get(call.session)
-        {
-            hold.desk().is_brief_outdated = true;
+        if edits.iter().any(is_brief) {
+            self.brief_is_outdated(call);
         }
         let edits = edits.into_iter().map(edit).collect::<Result<Vec<Edit>, FilesError>>()?;
         let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
         let by = by.with_key(&call.key);
-        let committed = self.workspaces.commit(call.tenant, call.agent, &by, edits).await;
+        let committed = self.workspaces.commit(call.tenant, self.tree(call)?, &by, edits).await;
         self.diff(call, &committed.map_err(told)?).await
     }
 }
@@ -226,7 +241,7 @@ fn tree_path(path: &str) -> Result<TreePath, FilesError> {
         .map_err(|error: holdfast_types::InvalidPath| FilesError::Invalid(error.to_string()))
 }
 
-fn told(error: Error) -> FilesError {
+pub(crate) fn told(error: Error) -> FilesError {
     match &error {
         Error::Clash { path, .. } => FilesError::Conflict(path.to_string()),
         _ => match error.kind() {

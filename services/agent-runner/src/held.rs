@@ -17,7 +17,7 @@ use std::{
 use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
-use holdfast_types::{ConnectionKind, Dials, SessionId, SessionKind, Target};
+use holdfast_types::{AgentId, ConnectionKind, Dials, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -59,10 +59,14 @@ pub(crate) struct Desk {
     pub(crate) connections: Vec<(String, ConnectionKind)>,
     /// Where its file tools may look and change.
     pub(crate) scope: Scope,
+    /// The copy of its requester's files that it works on, if it is a subagent that does.
+    pub(crate) branch: Option<AgentId>,
     /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
     pub(crate) narrowed: Vec<Vec<String>>,
     /// A file was changed that is part of the agent's prompt.
     pub(crate) is_brief_outdated: bool,
+    /// Surfaces of its canvas that a tool changed, of which nobody who watches was told yet.
+    pub(crate) redrawn: Vec<String>,
     /// Messages that tools enqueued and that no transaction has stored yet.
     pub(crate) outbox: Vec<NewDelivery>,
     /// What tools used that costs, and that is not charged yet.
@@ -82,8 +86,10 @@ impl Default for Desk {
             dials: Dials::default(),
             connections: Vec::new(),
             scope: Scope::default(),
+            branch: None,
             narrowed: Vec::new(),
             is_brief_outdated: false,
+            redrawn: Vec::new(),
             outbox: Vec::new(),
             bill: Vec::new(),
         }

@@ -87,7 +87,8 @@ impl Turn<'_> {
         };
         let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), "spoken") };
         let new = vec![NewMedia { name: "speech.mp3".to_owned(), content }];
-        match self.worker.workspaces.keep_media(tenant, brief.agent, &by, new).await {
+        let tree = self.branch().unwrap_or(brief.agent);
+        match self.worker.workspaces.keep_media(tenant, tree, &by, new).await {
             Ok(mut kept) => Ok(kept.pop()),
             Err(error) if matches!(error.kind(), Kind::Exhausted | Kind::Invalid) => Ok(None),
             Err(error) => Err(error.into()),
@@ -168,7 +169,8 @@ impl Turn<'_> {
         let reason = format!("brought by {tool}");
         let by = By { run: Some(self.run), ..By::author(brief.name.as_str(), &reason) };
         let tenant = self.hold.claim.tenant;
-        match self.worker.workspaces.keep_media(tenant, brief.agent, &by, new).await {
+        let tree = self.branch().unwrap_or(brief.agent);
+        match self.worker.workspaces.keep_media(tenant, tree, &by, new).await {
             Ok(kept) => {
                 for file in &kept {
                     output.for_llm.push_str(&format!("\n[kept as `{}`]", file.path));

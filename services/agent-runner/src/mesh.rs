@@ -23,7 +23,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{
     files::Store,
-    held::{Desk, Held},
+    held::{Desk, Held, Hold},
     outgoing::What,
 };
 
@@ -57,6 +57,11 @@ impl Inside {
     /// The same, with the files that messages may carry.
     pub(crate) fn with_files(self, files: Arc<Store>) -> Self {
         Self { files: Some(files), ..self }
+    }
+
+    /// The turn that makes a call.
+    pub(crate) fn hold(&self, call: &Call) -> anyhow::Result<Arc<Hold>> {
+        self.held.get(call.session).context("the session is not held here")
     }
 
     pub(crate) fn desk(&self, call: &Call) -> anyhow::Result<Desk> {

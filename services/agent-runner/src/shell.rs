@@ -37,7 +37,7 @@ use holdfast_tools::{
     Approval, Call, CommandLine, Commands, ProcessInput, ProcessLine, ProcessSignal, Ran, Stands,
     ToolError,
 };
-use holdfast_types::{Fault as _, SessionKind, TreePath};
+use holdfast_types::{AgentId, Fault as _, SessionKind, TreePath};
 use holdfast_workspace::{By, Workspaces};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -132,7 +132,8 @@ impl Shell {
     /// Where the programs of a command are, and the contents of the agent's files that it runs.
     async fn what_runs(&self, call: &Call, line: &CommandLine) -> Result<Bound, ToolError> {
         let runs = Runs::of(&line.script);
-        let sight = self.0.sight(call)?;
+        let (sight, branch) = self.0.sight(call)?;
+        let agent = branch.unwrap_or(call.agent);
         let path = |script: &String| {
             let from_root = script.starts_with('/');
             let whole = match line.workdir.trim_end_matches('/') {
@@ -147,7 +148,7 @@ impl Shell {
         let files = match paths.is_empty() {
             true => BTreeMap::new(),
             false => {
-                let found = self.0.workspaces.read_many(call.tenant, call.agent, &paths).await;
+                let found = self.0.workspaces.read_many(call.tenant, agent, &paths).await;
                 found.map_err(|error| ToolError::Broken(error.into()))?
             }
         };
@@ -165,8 +166,9 @@ impl Shell {
 
     /// Starts a command, in a folder with the agent's files as they are now.
     async fn start(&self, call: &Call, line: &CommandLine) -> Result<Running, ToolError> {
-        let sight = self.0.sight(call)?;
-        let whose = Whose { tenant: call.tenant, agent: call.agent, session: call.session, sight };
+        let (sight, branch) = self.0.sight(call)?;
+        let agent = branch.unwrap_or(call.agent);
+        let whose = Whose { tenant: call.tenant, agent, session: call.session, sight };
         let folder = self.0.folders.take(whose).await.map_err(not_laid_out)?;
         let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
         command.workdir = WorkPath::parse(&line.workdir).map_err(tell)?;
@@ -196,11 +198,13 @@ impl Shell {
 }
 
 impl Inner {
-    fn sight(&self, call: &Call) -> Result<Sight, ToolError> {
+    /// What a command may see, and of which copy, if not of its agent's own files.
+    fn sight(&self, call: &Call) -> Result<(Sight, Option<AgentId>), ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
         let desk = hold.desk();
-        Ok(Sight { kind: desk.kind.unwrap_or(SessionKind::Global), audience: desk.audience })
+        let kind = desk.kind.unwrap_or(SessionKind::Global);
+        Ok((Sight { kind, audience: desk.audience }, desk.branch))
     }
 
     /// Refuses what no approval would let through.

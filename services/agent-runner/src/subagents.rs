@@ -15,6 +15,7 @@ use holdfast_session::{
 use holdfast_tools::{Call, Ended, Spawned, SubagentLine, Subagents, Wanted, Which};
 use holdfast_types::{
     Body, Entry, Fault as _, Kind, ModelId, QueueMode, SessionId, SessionKey, SessionKind, Source,
+    TenantId,
 };
 use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, sleep};
@@ -22,7 +23,13 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    chains::Mesh, fail, mesh::Inside, reply::Budget, trouble::Trouble, upkeep::jittered,
+chains::Mesh,
+fail,
+mesh::Inside,
+reply::Budget,
+trouble::Trouble,
+upkeep::jittered,
+patches,
     worker::Worker,
 };
 
@@ -85,6 +92,14 @@ impl Subagents for Inside {
         };
         let label = wanted.label.as_deref().unwrap_or(&wanted.task);
         let label = task_label(label);
+        let branch = match wanted.patch {
+            false => None,
+            true => match self.branch_for(call, &label).await? {
+                Ok(branch) => Some(branch),
+                Err(reason) => return Ok(Err(reason)),
+            },
+        };
+        let given = Given { branch, ..given };
         let session = SessionKey::subagent(&agent.name, &id(&call.key))?;
         let new = NewSubagent {
             parent: call.session,
@@ -125,14 +140,20 @@ impl Subagents for Inside {
     ) -> anyhow::Result<Option<Ended>> {
         let until = Instant::now() + within;
         loop {
-            if let Some(ended) = self.sessions.await_subagent(call.tenant, session).await? {
-                let ok = ended.outcome == Some(SubagentOutcome::Ok);
-                let said = match ended.outcome {
+            if let Some(child) = self.sessions.await_subagent(call.tenant, session).await? {
+                let ok = child.outcome == Some(SubagentOutcome::Ok);
+                let said = match child.outcome {
                     Some(SubagentOutcome::Timeout) => "its time was over".to_owned(),
-                    _ if ok => ended.result,
-                    _ => ended.error,
+                    _ if ok => child.result.clone(),
+                    _ => child.error.clone(),
                 };
-                return Ok(Some(Ended { ok, said }));
+                let patch = match &self.files {
+                    Some(files) => {
+                        patches::note(&files.workspaces, call.tenant, call.agent, &child).await?
+                    }
+                    None => None,
+                };
+                return Ok(Some(Ended { ok, said, patch }));
             }
             if Instant::now() >= until || call.cancelled.is_cancelled() {
                 self.sessions.leave_subagent(call.tenant, session).await?;
@@ -157,13 +178,7 @@ impl Subagents for Inside {
     }
 
     async fn stop(&self, call: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
-        let filter = SubagentFilter { parent: Some(call.session), most: 200, open: false };
-        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
-        let found = listed.into_iter().find(|one| match &which {
-            Which::Id(id) => one.session == *id,
-            Which::Key(key) => one.key == *key,
-        });
-        let Some(found) = found else {
+        let Some(found) = self.own_subagent(call, which).await? else {
             return Ok(Err("this conversation has no such subagent".to_owned()));
         };
         match self.sessions.stop_subagent(call.tenant, found.session).await {
@@ -229,6 +244,20 @@ impl Subagents for Inside {
 }
 
 impl Inside {
+    /// A subagent of the conversation.
+    pub(crate) async fn own_subagent(
+        &self,
+        call: &Call,
+        which: Which,
+    ) -> anyhow::Result<Option<Subagent>> {
+        let filter = SubagentFilter { parent: Some(call.session), most: 200, open: false };
+        let listed = self.sessions.list_subagents(call.tenant, &filter).await?;
+        Ok(listed.into_iter().find(|one| match &which {
+            Which::Id(id) => one.session == *id,
+            Which::Key(key) => !key.is_empty() && one.key == *key,
+        }))
+    }
+
     /// What a subagent is given: what was asked for, as far as the turn that asks has it itself.
     fn given(
         &self,
@@ -255,6 +284,7 @@ impl Inside {
             tools,
             fs_read: wanted.read.clone(),
             fs_write: wanted.write.clone(),
+            branch: None,
         }))
     }
 }
@@ -313,7 +343,7 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
     let mesh = Mesh { sessions: &worker.sessions, directory: &worker.directory, bus: &worker.bus };
     for (tenant, session) in worker.sessions.ended_subagents(BATCH).await? {
         let child = worker.sessions.subagent(tenant, session).await?;
-        if let Some(place) = child.and_then(|child| child.place) {
+        if let Some(place) = child.as_ref().and_then(|child| child.place.clone()) {
             if let Err(error) = mesh.go_on(tenant, session, &place).await {
                 let error: &dyn std::error::Error = error.as_ref();
                 warn!(error, run.id = %place.run, "a chain does not go on; it is tried again");
@@ -321,7 +351,12 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
             continue;
         }
         fail::point("runner.before_announce").await;
-        let announced = match worker.sessions.announce(tenant, session, words).await {
+        let patch = match &child {
+            Some(child) => patch(worker, tenant, child).await,
+            None => None,
+        };
+        let say = |ended: &Subagent| words(ended) + patch.as_deref().unwrap_or_default();
+        let announced = match worker.sessions.announce(tenant, session, say).await {
             // The session that asked is full; it is told later, and others are told now.
             Err(error) if error.kind() == Kind::Exhausted => continue,
             announced => announced?,
@@ -342,6 +377,21 @@ async fn announce_all(worker: &Worker) -> Result<(), holdfast_session::Error> {
         }
     }
     Ok(())
+}
+
+/// What is to be told of what it changed in its copy of the files. That it cannot be told now is no
+/// reason not to tell its end: it can be looked at.
+async fn patch(worker: &Worker, tenant: TenantId, child: &Subagent) -> Option<String> {
+    child.given.branch?;
+    let told = async {
+        let parent = worker.sessions.session(tenant, child.parent).await?;
+        anyhow::Ok(patches::note(&worker.workspaces, tenant, parent.agent, child).await?)
+    };
+    told.await.unwrap_or_else(|error| {
+        let error: &dyn std::error::Error = error.as_ref();
+        warn!(error, session.id = %child.session, "a patch is not told with its end");
+        None
+    })
 }
 
 fn tell(

@@ -184,6 +184,9 @@ pub(crate) async fn prune(worker: Arc<Worker>, stop: CancellationToken) {
             }
             Err(error) => trouble.begins(&error),
         }
+        if let Err(error) = worker.workspaces.sweep_branches().await {
+            warn!(error = &error as &dyn std::error::Error, "old copies of files are not removed");
+        }
         wait = jittered(worker.config.prune);
     }
 }

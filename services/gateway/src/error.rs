@@ -93,6 +93,12 @@ pub enum Error {
         /// Who is named.
         named: String,
     },
+    /// The session is a subagent's.
+    #[error(
+        "a subagent is spoken to by whoever asked for it: use `Subagents.SendToSubagent` \
+         (`holdfast agents runs send`) while it is at work"
+    )]
+    Subagent,
     /// The tenant has no such agent.
     #[error("there is no agent `{0}`: see `ListAgents` for those there are")]
     NoAgent(String),
@@ -141,7 +147,7 @@ impl Fault for Error {
     fn kind(&self) -> Kind {
         match self {
             Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
-            Self::Scope { .. } => Kind::Forbidden,
+            Self::Scope { .. } | Self::Subagent => Kind::Forbidden,
             Self::Limited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
             Self::Full | Self::Stopping | Self::Unanswered { .. } | Self::NoRunner(_) => {
                 Kind::Unavailable

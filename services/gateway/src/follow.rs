@@ -203,7 +203,8 @@ impl Follow {
                     | What::Text(_)
                     | What::Thought(_)
                     | What::ToolStarted { .. }
-                    | What::ToolEnded { .. } => {}
+                    | What::ToolEnded { .. }
+                    | What::Canvas(_) => {}
                 }
             }
             Err(Error::Stopping)

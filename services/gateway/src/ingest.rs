@@ -20,7 +20,9 @@ use holdfast_grpc::Caller;
 use holdfast_kit::trace;
 use holdfast_proto::gateway::v1::MessageAttachment;
 use holdfast_session::{Accepted, NewMessage, Running, Sessions};
-use holdfast_types::{Body, Command, QueueMode, RunId, SessionId, SessionKey, Source, TenantId};
+use holdfast_types::{
+    Body, Command, QueueMode, RunId, SessionId, SessionKey, SessionKind, Source, TenantId,
+};
 use holdfast_workspace::Workspaces;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -131,12 +133,15 @@ impl Ingest {
     ///
     /// # Errors
     ///
-    /// If the last is refused.
+    /// If the last is refused, or it is a subagent's session.
     pub async fn store_all(
         &self,
         tenant: TenantId,
         messages: Vec<NewMessage>,
     ) -> Result<Taken, Error> {
+        if messages.iter().any(|message| message.key.kind() == SessionKind::Subagent) {
+            return Err(Error::Subagent);
+        }
         let began = Instant::now();
         let resumes = messages.last().is_some_and(resumes);
         let mode = messages.last().map(|message| message.mode).unwrap_or_default();

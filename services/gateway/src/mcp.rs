@@ -239,7 +239,7 @@ async fn finish(mut follow: Follow, context: &Context) -> Result<Finished, Error
             What::StepStarted { .. } => "thinking".to_owned(),
             What::ToolStarted { tool, .. } => format!("using {tool}"),
             What::Approval(_) => "waiting for a person's approval".to_owned(),
-            What::Text(_) | What::Thought(_) | What::ToolEnded { .. } => continue,
+            What::Text(_) | What::Thought(_) | What::ToolEnded { .. } | What::Canvas(_) => continue,
         };
         told += 1;
         context.progress(told, &news).await;

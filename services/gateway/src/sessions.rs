@@ -5,11 +5,11 @@ mod convert;
 use holdfast_bus::{Control, ControlKind};
 use holdfast_grpc::Scope;
 use holdfast_proto::gateway::v1::{
-    DeleteSessionRequest, DeleteSessionResponse, GetHistoryRequest, GetHistoryResponse,
-    GetRunRequest, GetRunResponse, GetSessionRequest, GetSessionResponse, ListRunsRequest,
-    ListRunsResponse, ListSessionsRequest, ListSessionsResponse, PauseSessionRequest,
-    PauseSessionResponse, ResumeSessionRequest, ResumeSessionResponse,
-    sessions_server::Sessions as Service,
+    DeleteSessionRequest, DeleteSessionResponse, GetCanvasRequest, GetCanvasResponse,
+    GetHistoryRequest, GetHistoryResponse, GetRunRequest, GetRunResponse, GetSessionRequest,
+    GetSessionResponse, ListRunsRequest, ListRunsResponse, ListSessionsRequest,
+    ListSessionsResponse, PauseSessionRequest, PauseSessionResponse, ResumeSessionRequest,
+    ResumeSessionResponse, sessions_server::Sessions as Service,
 };
 use holdfast_session::SessionFilter;
 use holdfast_types::{SessionId, SessionKey, TenantId};
@@ -168,6 +168,20 @@ impl Service for Handler {
         let ended = runs.into_iter().map(|run| convert::run(run, &names));
         let runs = waiting.chain(ended).take(most).collect();
         Ok(Response::new(ListRunsResponse { runs }))
+    }
+
+    async fn get_canvas(
+        &self,
+        request: Request<GetCanvasRequest>,
+    ) -> Result<Response<GetCanvasResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let id = self.find(caller.tenant, &request.session).await?;
+        let surfaces = self.0.sessions.surfaces(caller.tenant, id).await;
+
+        let surfaces = surfaces.map_err(Error::from)?.into_iter().map(convert::surface).collect();
+        Ok(Response::new(GetCanvasResponse { surfaces }))
     }
 
     async fn get_run(

@@ -53,6 +53,7 @@ pub const COMPANIONS: &[(&str, &str)] = &[
     ("scheduler_cancel", "cron"),
     ("scheduler_list", "cron"),
     ("send_file", "read"),
+    ("sessions_merge", "write"),
 ];
 
 /// Whose word an alias is.

@@ -1,6 +1,7 @@
 //! The promises of the agents' trees, each on a real Postgres of its own.
 
 mod archives;
+mod branching;
 mod changing;
 mod history;
 mod isolation;

@@ -65,6 +65,12 @@ impl World {
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
     }
 
+    /// Changes something as the owner.
+    pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
+        let mut connection = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?.rows_affected())
+    }
+
     pub async fn commit(&self, edits: Vec<Edit>) -> Result<Committed, Error> {
         self.trees.commit(self.tenant, self.agent, &by("ada"), edits).await
     }

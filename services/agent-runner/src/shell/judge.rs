@@ -31,6 +31,11 @@ impl Judge {
     pub(crate) fn with(self, elevated: Elevated) -> Self {
         Self { elevated, ..self }
     }
+
+    /// What it says of a call.
+    pub(crate) fn decide(&self, tool: &str, input: &Value) -> Decision {
+        self.policy.view(&self.subject).decide_call(tool, input)
+    }
 }
 
 /// Whether a person is asked about a command. What was not judged is asked about.

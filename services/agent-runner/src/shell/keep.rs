@@ -101,7 +101,10 @@ async fn commit(folder: &mut Folder, by: &By, edits: Vec<Edit>) -> Result<Commit
 
 /// Whether a tree has no room: asking again helps nobody.
 const fn is_full(error: &Error) -> bool {
-    matches!(error, Error::TreeTooLarge { .. } | Error::TooManyFiles { .. })
+    matches!(
+        error,
+        Error::TreeTooLarge { .. } | Error::TooManyFiles { .. } | Error::TooManyBranches { .. }
+    )
 }
 
 /// Puts what was to be written to a file beside it; `None` if it was to be deleted, or there is no

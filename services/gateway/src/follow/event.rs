@@ -42,6 +42,8 @@ pub enum What {
     },
     /// A call waits for a person's word, and the turn with it.
     Approval(Awaited),
+    /// These surfaces beside the conversation have changed.
+    Canvas(Vec<String>),
     /// The end.
     Done(Finished),
 }

@@ -175,6 +175,7 @@ impl Merge {
             DeltaBody::ApprovalRequested { approval, tool, summary, left_ms } => {
                 What::Approval(Awaited { approval, tool, summary, left_ms })
             }
+            DeltaBody::Canvas { surfaces } => What::Canvas(surfaces),
             DeltaBody::Started | DeltaBody::StepRestarted | DeltaBody::Done { .. } => return,
         };
         tell(Event { run: Some(run), step: Some(number), what });

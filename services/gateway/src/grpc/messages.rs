@@ -142,6 +142,7 @@ fn event_of(follow: &Follow, event: Event) -> RunEvent {
             summary: awaited.summary,
             left_ms: awaited.left_ms,
         }),
+        What::Canvas(surfaces) => E::CanvasChanged(pb::CanvasChanged { surfaces }),
         What::Done(finished) => E::Done(finished.into()),
     };
     RunEvent {

@@ -56,8 +56,8 @@ impl Spoken {
                 self.closed |= !self.said.is_empty();
                 Vec::new()
             }
-            // Thinking has no place in these protocols' answers.
-            What::Thought(_) | What::ToolEnded { .. } => Vec::new(),
+            // Neither thinking nor a canvas has a place in these protocols' answers.
+            What::Thought(_) | What::ToolEnded { .. } | What::Canvas(_) => Vec::new(),
             What::Approval(awaited) => self.wait(&awaited),
             What::Done(finished) => self.end(event.step, finished),
         }

@@ -1,7 +1,7 @@
 //! What people see of sessions, entries and turns, in the contracts' words.
 
 use holdfast_proto::gateway::v1 as pb;
-use holdfast_session::{EntryView, Outcome, RunView, SessionView, WaitingRun};
+use holdfast_session::{EntryView, Outcome, RunView, SessionView, Surface, WaitingRun};
 use holdfast_types::{Body, Entry, State, Usage};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -52,6 +52,20 @@ fn state(view: &SessionView, now: Timestamp) -> &'static str {
     match view.state {
         State::Wait if idle && view.waiting == 0 => "SLEEP",
         state => state.as_str(),
+    }
+}
+
+/// What is shown beside a session.
+pub fn surface(one: Surface) -> pb::Surface {
+    let Surface { is, version, updated_at } = one;
+    pb::Surface {
+        name: is.name,
+        title: is.title,
+        kind: is.kind,
+        content: is.content,
+        shown: is.shown,
+        version,
+        updated_at: Some(timestamp(updated_at)),
     }
 }
 

@@ -4,12 +4,14 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use holdfast_proto::gateway::v1::{
-    CancelRequest, Outcome, RunEvent, SendRequest, run_event::Event,
+    CancelRequest, GetCanvasRequest, Outcome, RunEvent, SendRequest, run_event::Event,
+    sessions_client::SessionsClient,
 };
+use holdfast_session::NewSurface;
 use holdfast_types::QueueMode;
 use tonic::Code;
 
-use crate::world::{World, done, message, text};
+use crate::world::{Tenant, World, done, message, text};
 
 fn kinds(events: &[RunEvent]) -> Vec<&'static str> {
     let kind = |event: &RunEvent| match event.event.as_ref().unwrap() {
@@ -20,6 +22,7 @@ fn kinds(events: &[RunEvent]) -> Vec<&'static str> {
         Event::ToolEnded(_) => "tool ended",
         Event::ApprovalRequested(_) => "approval",
         Event::Thinking(_) => "thinking",
+        Event::CanvasChanged(_) => "canvas",
         Event::Done(_) => "done",
     };
     let mut kinds: Vec<&str> = events.iter().map(kind).collect();
@@ -201,4 +204,40 @@ async fn a_session_is_found_by_its_id_its_key_and_its_callers_own_name() {
     let refused = sent(&theirs.session_id, "main").await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("`coach`"), "{}", refused.message());
+}
+
+#[tokio::test]
+async fn a_change_of_the_canvas_is_told_and_the_canvas_can_be_read() {
+    let world = World::start().await.unwrap();
+
+    let events = world.stream(&world.anna, message("canvas please")).await.unwrap();
+    let session = events[0].session_id.clone();
+    let plan = NewSurface {
+        name: "plan".into(),
+        title: "Plan".into(),
+        kind: "markdown".into(),
+        content: "# Plan".into(),
+        shown: true,
+    };
+    let of = session.parse().unwrap();
+    world.sessions.change_surfaces(world.anna.id, of, &[plan], &[]).await.unwrap();
+    let mut client = SessionsClient::new(world.channel().await.unwrap());
+    let read = client.get_canvas(ask(&world.anna, &session)).await.unwrap().into_inner();
+    let foreign = client.get_canvas(ask(&world.ben, &session)).await.unwrap_err();
+
+    let told: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event.event.as_ref().unwrap() {
+            Event::CanvasChanged(changed) => Some(changed.surfaces.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [["plan"]]);
+    let [shown] = read.surfaces.as_slice() else { panic!("{read:?}") };
+    assert_eq!((shown.name.as_str(), shown.content.as_str(), shown.version), ("plan", "# Plan", 1));
+    assert_eq!(foreign.code(), Code::NotFound);
+}
+
+fn ask(of: &Tenant, session: &str) -> tonic::Request<GetCanvasRequest> {
+    of.request(GetCanvasRequest { session: session.to_owned() })
 }

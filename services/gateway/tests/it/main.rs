@@ -25,5 +25,6 @@ mod retries;
 mod runner;
 mod sent;
 mod stopping;
+mod subagents;
 mod tenants;
 mod world;

@@ -171,6 +171,7 @@ impl Work {
             "die" => return Ok((0, Outcome::Dead, "it always would".to_owned())),
             "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
             "history" => answer = history(loaded, seen),
+            "canvas" => told.tell(0, DeltaBody::Canvas { surfaces: vec!["plan".to_owned()] }),
             "same" => told.say(0, "echo: "),
             "other" => told.say(0, "something else "),
             "tool" => {

@@ -108,7 +108,8 @@ impl Client {
                     | Event::ToolStarted(_)
                     | Event::ToolEnded(_)
                     | Event::Thinking(_)
-                    | Event::ApprovalRequested(_),
+                    | Event::ApprovalRequested(_)
+                    | Event::CanvasChanged(_),
                 )
                 | None => {}
             }

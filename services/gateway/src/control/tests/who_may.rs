@@ -76,6 +76,7 @@ async fn every_call_needs_its_own_scope_and_no_other_will_do() {
             put_identity(PutIdentityRequest), delete_identity(DeleteIdentityRequest);
         Read: sessions::Handler(state()) => list_sessions(ListSessionsRequest),
             get_session(GetSessionRequest), get_history(GetHistoryRequest),
+            get_canvas(GetCanvasRequest),
             list_runs(ListRunsRequest), get_run(GetRunRequest);
         Chat: sessions::Handler(state()) => pause_session(PauseSessionRequest),
             resume_session(ResumeSessionRequest), delete_session(DeleteSessionRequest);

@@ -95,6 +95,12 @@ fn sessions() -> Vec<Try> {
         ("Sessions/GetHistory", Is::Found, |of| {
             bytes(pb::GetHistoryRequest { session: of.session_key.clone(), ..Default::default() })
         }),
+        ("Sessions/GetCanvas", Is::Found, |of| {
+            bytes(pb::GetCanvasRequest { session: of.session.clone() })
+        }),
+        ("Sessions/GetCanvas", Is::Found, |of| {
+            bytes(pb::GetCanvasRequest { session: of.session_key.clone() })
+        }),
         ("Sessions/PauseSession", Is::Found, |of| {
             bytes(pb::PauseSessionRequest { session: of.session.clone() })
         }),

@@ -1,0 +1,396 @@
+//! A copy of a tree, on which a subagent works apart from everybody else (spec SUB-021).
+//!
+//! A branch is a tree like any other, with an id of its own and a history that begins with what its
+//! agent's tree was: its first revision. All verbs work on it. What differs from that revision is
+//! its patch, which whoever asked for it takes over once ([`merge`](Workspaces::merge)) or gives up.
+//!
+//! | | files change | until |
+//! |---|---|---|
+//! | open | yes | it is merged, discarded, or eight days old |
+//! | merged, discarded | no | an hour later; what it says can be read till then |
+//! | gone | no | only its row is there, for a week |
+//!
+//! ## What can go wrong
+//!
+//! A command of the subagent may outlive it, and write while its patch is merged: both lock the
+//! branch's row, so what it writes is either part of the patch or refused. A merge whose answer was
+//! lost is made again with its key, and is found in the agent's own history, whatever became of the
+//! branch.
+
+use std::collections::BTreeSet;
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, TenantId, TreePath};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::{
+    Base, By, Committed, Diff, Error, FileChange, Revision, Workspaces,
+    commit::{Op, Wanted, current, known},
+    diff::differing,
+    workspaces::{CONTENTS_LOCK, Keeps, head, lock},
+};
+
+/// The most branches of an agent's tree whose patches wait to be merged.
+pub const MOST_BRANCHES: i64 = 64;
+
+/// What a branch begins with: its agent's tree as it was.
+const FIRST: Revision = Revision::from_number(1);
+
+/// The most paths that an error names.
+const MOST_NAMED: usize = 20;
+
+/// What became of a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BranchState {
+    /// It is worked on, or its patch waits.
+    Open,
+    /// Its patch was taken over.
+    Merged,
+    /// Its patch was given up.
+    Discarded,
+    /// Its files are there no more.
+    Gone,
+}
+
+impl BranchState {
+    pub(crate) fn stored(word: Option<&str>) -> Result<Self, Error> {
+        match word {
+            None => Ok(Self::Open),
+            Some("merged") => Ok(Self::Merged),
+            Some("discarded") => Ok(Self::Discarded),
+            Some("gone") => Ok(Self::Gone),
+            Some(_) => Err(Error::Corrupt { what: "state of a branch" }),
+        }
+    }
+}
+
+/// What was changed in a branch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Patch {
+    /// The revision of its agent's tree that it is a copy of.
+    pub base: Revision,
+    /// What became of it.
+    pub state: BranchState,
+    /// What differs from that; nothing once its files are gone.
+    pub diff: Diff,
+}
+
+impl Workspaces {
+    /// Makes a branch of an agent's tree as it is now; the same one again is left as it is.
+    ///
+    /// It is as much work as the tree has files; what they say is not copied.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::TooManyBranches`]; else if the database does not answer.
+    pub async fn branch(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+        by: &By,
+    ) -> Result<(), Error> {
+        const OPEN: &str = "
+            select count(*) filter (where closed is null),
+                   coalesce(bool_or(agent_id = $3), false)
+            from workspace.trees where tenant_id = $1 and branch_of = $2";
+        // With the contents' lock, since it will rely on what they say: see `forget`.
+        const ALONE: &str = "select pg_advisory_xact_lock_shared(hashtextextended($1::text, $2))";
+        const SQL: &str = "
+            with source as (
+                select head, files, bytes from workspace.trees
+                where tenant_id = $1 and agent_id = $2),
+            tree as (
+                insert into workspace.trees
+                    (tenant_id, agent_id, head, files, bytes, branch_of, base)
+                select $1, $3, 1, coalesce((select files from source), 0),
+                       coalesce((select bytes from source), 0), $2,
+                       coalesce((select head from source), 0)
+                on conflict do nothing
+                returning files),
+            revision as (
+                insert into workspace.revisions
+                    (tenant_id, agent_id, revision, author, run_id, reason, request, changed)
+                select $1, $3, 1, $4, $5, $6, ''::bytea, files from tree
+                returning created_at),
+            change as (
+                insert into workspace.changes
+                    (tenant_id, agent_id, revision, path, new_hash, new_size)
+                select $1, $3, 1, f.path, f.hash, f.size
+                from workspace.files f cross join tree
+                where f.tenant_id = $1 and f.agent_id = $2)
+            insert into workspace.files
+                (tenant_id, agent_id, path, hash, size, revision, changed_at)
+            select $1, $3, f.path, f.hash, f.size, 1, r.created_at
+            from workspace.files f cross join revision r
+            where f.tenant_id = $1 and f.agent_id = $2";
+
+        by.check()?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
+        let (open, is_there): (i64, bool) = sqlx::query_as(OPEN)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(branch.as_uuid())
+            .fetch_one(tx.conn())
+            .await?;
+        if is_there {
+            tx.finish_reading();
+            return Ok(());
+        }
+        if open >= MOST_BRANCHES {
+            return Err(Error::TooManyBranches { limit: MOST_BRANCHES });
+        }
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(branch.as_uuid())
+            .bind(&by.author)
+            .bind(by.run.map(|run| run.as_uuid()))
+            .bind(&by.reason)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// What was changed in a branch so far, or in a file or folder of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such branch of that agent's tree; else if the database
+    /// does not answer.
+    pub async fn patch(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+        within: Option<&TreePath>,
+    ) -> Result<Patch, Error> {
+        const SQL: &str = "
+            select base, closed from workspace.trees
+            where tenant_id = $1 and agent_id = $2 and branch_of = $3";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<(i64, Option<String>)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(branch.as_uuid())
+            .bind(agent.as_uuid())
+            .fetch_optional(tx.conn())
+            .await?;
+        let (base, closed) = row.ok_or_else(no_branch)?;
+        let newest = head(&mut tx, branch).await?;
+        tx.finish_reading();
+        let (base, state) = (base.into(), BranchState::stored(closed.as_deref())?);
+        let diff = match state {
+            BranchState::Gone => Diff { files: Vec::new(), more: 0 },
+            BranchState::Open | BranchState::Merged | BranchState::Discarded => {
+                self.diff(tenant, branch, FIRST, newest, within).await?
+            }
+        };
+        Ok(Patch { base, state, diff })
+    }
+
+    /// The files that were changed in an open branch, by their paths.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotFound`] if there is no such branch of that agent's tree, [`Error::Closed`]; else
+    /// if the database does not answer.
+    pub async fn patched(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+    ) -> Result<Vec<FileChange>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let newest = lock_branch(&mut tx, agent, branch).await?;
+        let files = differing(&mut tx, branch, FIRST, newest, None).await?;
+        tx.finish_reading();
+        Ok(files)
+    }
+
+    /// Takes a branch's patch over into its agent's tree, as one revision, and closes the branch:
+    /// all of it but the files in `except`, or nothing.
+    ///
+    /// Each file is compared three ways. One that only the branch changed becomes what the branch
+    /// says, one that both changed alike stays, and one that both changed otherwise is a conflict.
+    /// `by` must have a key. `refuse` says why a file may not be changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Conflicts`], [`Error::Closed`], what `refuse` says, [`Error::NotFound`], a limit, or
+    /// [`Error::KeyReused`]; nothing was changed then. Any other error means that nobody knows
+    /// whether it was: do it again with the same key.
+    pub async fn merge(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+        by: &By,
+        except: &[TreePath],
+        refuse: impl Fn(&TreePath) -> Option<String> + Send,
+    ) -> Result<Committed, Error> {
+        by.check()?;
+        if by.key.is_none() {
+            return Err(Error::Invalid("a merge needs a key: give one".to_owned()));
+        }
+        let except: BTreeSet<&TreePath> = except.iter().collect();
+        let request = request(branch, &except);
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        // The agent's tree first, in all that lock two.
+        let tree = lock(&mut tx, agent).await?;
+        if let Some(known) = known(&mut tx, agent, by, &request).await? {
+            tx.finish_reading();
+            return Ok(known);
+        }
+        let newest = lock_branch(&mut tx, agent, branch).await?;
+        let mut patch = differing(&mut tx, branch, FIRST, newest, None).await?;
+        if let Some(stray) = except.iter().find(|path| !patch.iter().any(|f| f.path == ***path)) {
+            return Err(Error::not_found("change in the patch to", stray));
+        }
+        patch.retain(|file| !except.contains(&file.path));
+        if let Some(reason) = patch.iter().find_map(|file| refuse(&file.path)) {
+            return Err(Error::Invalid(reason));
+        }
+        let ops = merged(&mut tx, agent, patch).await?;
+        close(&mut tx, branch, "merged").await?;
+        // Their contents are there: the branch has them.
+        let wanted = Wanted { ops, contents: std::collections::BTreeMap::new() };
+        self.write(tx, tree, by, request, wanted).await
+    }
+
+    /// Gives a branch's patch up, and closes the branch; one that was given up stays so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Closed`] if it was merged; [`Error::NotFound`]; else if the database does not answer.
+    pub async fn discard_branch(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        branch: AgentId,
+    ) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        match lock_branch(&mut tx, agent, branch).await {
+            Ok(_) => {}
+            Err(Error::Closed(BranchState::Discarded | BranchState::Gone)) => {
+                tx.finish_reading();
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+        close(&mut tx, branch, "discarded").await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Removes the files of branches that are closed since an hour, or that nobody merged in eight
+    /// days, of all tenants; says of how many. A few at a time.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn sweep_branches(&self) -> Result<usize, Error> {
+        const OLD: &str = "
+            select tenant_id, agent_id, coalesce(closed = 'gone', false) from workspace.trees
+            where branch_of is not null and case
+                when closed is null then created_at < clock_timestamp() - interval '8 days'
+                when closed = 'gone' then closed_at < clock_timestamp() - interval '7 days'
+                else closed_at < clock_timestamp() - interval '1 hour' end
+            limit 100";
+        let mut once = self.pools.once().await?;
+        let old: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(OLD).fetch_all(once.conn()).await?;
+        once.done();
+        for (tenant, branch, is_gone) in &old {
+            let keeps = if *is_gone { Keeps::Nothing } else { Keeps::Row };
+            self.clear((*tenant).into(), (*branch).into(), keeps).await?;
+        }
+        Ok(old.len())
+    }
+}
+
+/// What a patch comes to in a tree; or the files that were changed otherwise there since.
+async fn merged(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    patch: Vec<FileChange>,
+) -> Result<Vec<Op>, Error> {
+    let mut before = Vec::with_capacity(patch.len());
+    let mut ops = Vec::with_capacity(patch.len());
+    for file in patch {
+        before.push(file.before);
+        ops.push(Op { path: file.path, after: file.after, base: Base::Any });
+    }
+    let now = current(tx, agent, &ops).await?;
+    let (mut all, mut conflicts) = (Vec::with_capacity(ops.len()), Vec::new());
+    for (op, before) in ops.into_iter().zip(before) {
+        let now = now.get(&op.path).copied();
+        if now == before {
+            all.push(op);
+        } else if now != op.after {
+            conflicts.push(op.path);
+        }
+    }
+    if conflicts.is_empty() {
+        return Ok(all);
+    }
+    let more = conflicts.len().saturating_sub(MOST_NAMED);
+    conflicts.truncate(MOST_NAMED);
+    Err(Error::Conflicts { paths: conflicts, more })
+}
+
+/// Locks the row of an open branch, and says which its newest revision is.
+async fn lock_branch(
+    tx: &mut TenantTx,
+    agent: AgentId,
+    branch: AgentId,
+) -> Result<Revision, Error> {
+    const SQL: &str = "
+        select head, closed from workspace.trees
+        where tenant_id = $1 and agent_id = $2 and branch_of = $3
+        for update";
+    let tenant = tx.tenant();
+    let row: Option<(i64, Option<String>)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(branch.as_uuid())
+        .bind(agent.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?;
+    let (head, closed) = row.ok_or_else(no_branch)?;
+    match BranchState::stored(closed.as_deref())? {
+        BranchState::Open => Ok(head.into()),
+        closed => Err(Error::Closed(closed)),
+    }
+}
+
+async fn close(tx: &mut TenantTx, branch: AgentId, how: &str) -> Result<(), Error> {
+    const SQL: &str = "
+        update workspace.trees set closed = $3, closed_at = clock_timestamp()
+        where tenant_id = $1 and agent_id = $2";
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(branch.as_uuid())
+        .bind(how)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+fn no_branch() -> Error {
+    Error::not_found("copy of these files", "the subagent's")
+}
+
+fn request(branch: AgentId, except: &BTreeSet<&TreePath>) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    // No path begins with a NUL, so this is no change's request.
+    hasher.update(b"\0merge");
+    hasher.update(branch.as_uuid().as_bytes());
+    for path in except {
+        hasher.update((path.as_str().len() as u64).to_be_bytes());
+        hasher.update(path.as_str());
+    }
+    hasher.finalize().into()
+}

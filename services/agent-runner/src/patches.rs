@@ -1,0 +1,294 @@
+//! Patches of subagents: the copy of the files that one works on, and how the conversation that
+//! asked for it takes over what was changed there (spec SUB-021).
+//!
+//! Who may do so is the conversation that made the subagent, and nobody else; what of the files it
+//! may see and change there is what it may see and change otherwise.
+
+use holdfast_agent::{policy::Decision, subagent::patch_note};
+use holdfast_session::Subagent;
+use holdfast_tools::{Approval, Call, Committed, Patches, Which};
+use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
+use holdfast_workspace::{BranchState, By, Error, FileChange, Patch, Workspaces};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    files::{Store, told},
+    mesh::Inside,
+    shell::Judge,
+};
+
+/// The most files that whoever is asked about a merge is named.
+const MOST_ASKED: usize = 5;
+
+/// A subagent of the conversation, and the copy that it works on.
+struct Copy {
+    of: Subagent,
+    branch: AgentId,
+}
+
+impl Patches for Inside {
+    async fn show(
+        &self,
+        call: &Call,
+        which: Which,
+        within: Option<String>,
+    ) -> anyhow::Result<Result<String, String>> {
+        let (store, copy) = match self.copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let within = match within.map(|path| path.parse::<TreePath>()).transpose() {
+            Ok(within) => within,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let within = within.as_ref();
+        let patch = store.workspaces.patch(call.tenant, call.agent, copy.branch, within).await;
+        let mut patch = match sorted(patch)? {
+            Ok(patch) => patch,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let all = patch.diff.files.len();
+        let mut seen = Vec::with_capacity(all);
+        for file in std::mem::take(&mut patch.diff.files) {
+            if store.may_see(call, file.file.path.as_str())? {
+                seen.push(file);
+            }
+        }
+        let hidden = all - seen.len();
+        patch.diff.files = seen;
+        let mut said = standing(&patch, copy.of.outcome.is_none());
+        if hidden > 0 {
+            said.push_str(&format!("; {hidden} more are not for this conversation"));
+        }
+        Ok(Ok(format!("{said}\n{}", patch.diff)))
+    }
+
+    async fn read(
+        &self,
+        call: &Call,
+        which: Which,
+        path: String,
+    ) -> anyhow::Result<Result<String, String>> {
+        let (store, copy) = match self.copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let path: TreePath = match path.parse() {
+            Ok(path) => path,
+            Err(error) => return Ok(Err(holdfast_types::InvalidPath::to_string(&error))),
+        };
+        let missing = || Ok(Err(format!("there is no `{path}` in the copy")));
+        if !store.may_see(call, path.as_str())? {
+            return missing();
+        }
+        let found = store.workspaces.read(call.tenant, copy.branch, &path, None).await?;
+        match found.as_ref().map(|file| file.text()) {
+            None => missing(),
+            Some(None) => Ok(Err(format!("`{path}` is not text"))),
+            Some(Some(text)) => Ok(Ok(text.to_owned())),
+        }
+    }
+
+    async fn approval(
+        &self,
+        call: &Call,
+        which: Which,
+        except: Vec<String>,
+    ) -> anyhow::Result<Approval> {
+        // What cannot be merged is told by the call itself.
+        let Ok((store, copy)) = self.copy(call, which).await? else { return Ok(Approval::Never) };
+        let patched = store.workspaces.patched(call.tenant, call.agent, copy.branch).await;
+        let Ok(mut files) = sorted(patched)? else { return Ok(Approval::Never) };
+        files.retain(|file| !except.iter().any(|path| path == file.path.as_str()));
+        let judge = self.hold(call)?.desk().judge.clone();
+        Ok(judged(judge.as_ref(), &copy.of, &files))
+    }
+
+    async fn merge(
+        &self,
+        call: &Call,
+        which: Which,
+        except: Vec<String>,
+    ) -> anyhow::Result<Result<Committed, String>> {
+        let (store, copy) = match self.copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        if copy.of.outcome.is_none() {
+            return Ok(Err(
+                "it is still at work: you will be told when it has ended; merge then".to_owned()
+            ));
+        }
+        let except = except.iter().map(|path| path.parse()).collect::<Result<Vec<TreePath>, _>>();
+        let except = match except {
+            Ok(except) => except,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let reason = format!("merge of {}: {}", copy.of.session, copy.of.label);
+        let by = By { run: Some(call.run), ..By::author(call.agent_name.as_str(), &reason) };
+        let by = by.with_key(&call.key);
+        let refuse = |path: &TreePath| {
+            store.check_change(call, path.as_str()).err().map(|error| error.to_string())
+        };
+        let workspaces = &store.workspaces;
+        let (tenant, agent) = (call.tenant, call.agent);
+        let merged = workspaces.merge(tenant, agent, copy.branch, &by, &except, refuse).await;
+        let merged = match sorted(merged)? {
+            Ok(merged) => merged,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        // What of it is part of the agent's prompt is read again.
+        store.brief_is_outdated(call);
+        Ok(Ok(store.diff(call, &merged).await?))
+    }
+
+    async fn discard(&self, call: &Call, which: Which) -> anyhow::Result<Result<(), String>> {
+        let (store, copy) = match self.copy(call, which).await? {
+            Ok(found) => found,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        sorted(store.workspaces.discard_branch(call.tenant, call.agent, copy.branch).await)
+    }
+}
+
+impl Inside {
+    /// Makes the copy that a subagent is to work on: the same for the same call.
+    pub(crate) async fn branch_for(
+        &self,
+        call: &Call,
+        label: &str,
+    ) -> anyhow::Result<Result<AgentId, String>> {
+        let Some(store) = &self.files else {
+            return Ok(Err("there are no files here to make a copy of".to_owned()));
+        };
+        let branch = branch_of(&call.key);
+        let by = By::author(call.agent_name.as_str(), &format!("copied for: {label}"));
+        let by = By { run: Some(call.run), ..by };
+        let made = store.workspaces.branch(call.tenant, call.agent, branch, &by).await;
+        Ok(sorted(made)?.map(|()| branch))
+    }
+
+    /// The copy of a subagent of this conversation.
+    async fn copy(
+        &self,
+        call: &Call,
+        which: Which,
+    ) -> anyhow::Result<Result<(&Store, Copy), String>> {
+        let Some(found) = self.own_subagent(call, which).await? else {
+            return Ok(Err("this conversation has no such subagent".to_owned()));
+        };
+        let Some((store, branch)) = self.files.as_deref().zip(found.given.branch) else {
+            return Ok(Err(
+                "it works on your own files, not on a copy: nothing is to be merged".to_owned()
+            ));
+        };
+        Ok(Ok((store, Copy { of: found, branch })))
+    }
+}
+
+/// Whether a person is asked about a merge: what the policy says of writing those files. What was
+/// not judged is asked about.
+fn judged(judge: Option<&Judge>, of: &Subagent, files: &[FileChange]) -> Approval {
+    let mut asked = Vec::new();
+    for file in files {
+        let path = file.path.as_str();
+        match judge.map(|judge| judge.decide("write", &json!({ "path": path }))) {
+            Some(Decision::Allow) => {}
+            Some(Decision::NeedApproval { .. }) | None => asked.push(path),
+            Some(Decision::Deny { .. }) => {
+                return Approval::Deny(format!(
+                    "not merged: you may not write `{path}` here; leave it out with `except`"
+                ));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Approval::Never;
+    }
+    let mut patch = Sha256::new();
+    for file in files {
+        patch.update((file.path.as_str().len() as u64).to_be_bytes());
+        patch.update(file.path.as_str());
+        match file.after {
+            Some(after) => patch.update(after.hash.as_bytes()),
+            None => patch.update([0]),
+        }
+    }
+    let patch: String = patch.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let more = asked.len().saturating_sub(MOST_ASKED);
+    asked.truncate(MOST_ASKED);
+    let mut summary = format!("merge what \"{}\" changed in {}", of.label, asked.join(", "));
+    if more > 0 {
+        summary.push_str(&format!(" and {more} more"));
+    }
+    let subject = json!({ "session": of.session.to_string(), "patch": patch }).to_string();
+    Approval::Ask { subject, summary, pattern: None }
+}
+
+/// What the conversation that asked is told of what its subagent changed; `None` if it worked on
+/// the files themselves, or nobody can tell.
+pub(crate) async fn note(
+    workspaces: &Workspaces,
+    tenant: TenantId,
+    agent: AgentId,
+    ended: &Subagent,
+) -> Result<Option<String>, Error> {
+    let Some(branch) = ended.given.branch else { return Ok(None) };
+    let patch = match workspaces.patch(tenant, agent, branch, None).await {
+        Ok(patch) => patch,
+        Err(Error::NotFound { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let changed = patch.diff.files.len() + patch.diff.more;
+    Ok(Some(patch_note(&ended.session.to_string(), changed, &patch.diff.to_string())))
+}
+
+/// How a patch stands, in a line.
+fn standing(patch: &Patch, is_at_work: bool) -> String {
+    let files = patch.diff.files.len() + patch.diff.more;
+    let what = match patch.state {
+        BranchState::Open if is_at_work => "still at work",
+        BranchState::Open => "not merged yet",
+        BranchState::Merged => "merged",
+        BranchState::Discarded => "discarded",
+        BranchState::Gone => "gone",
+    };
+    format!("{what}; {files} files changed since revision {}", patch.base)
+}
+
+/// What the model can do something about, and what it cannot.
+fn sorted<T>(done: Result<T, Error>) -> anyhow::Result<Result<T, String>> {
+    match done {
+        Ok(done) => Ok(Ok(done)),
+        Err(error) => match error.kind() {
+            Kind::Invalid | Kind::NotFound | Kind::Conflict | Kind::Exhausted => {
+                Ok(Err(error.to_string()))
+            }
+            Kind::Unauthenticated | Kind::Forbidden | Kind::Unavailable | Kind::Internal => {
+                Err(told(error).into())
+            }
+        },
+    }
+}
+
+/// The id of the copy that a call makes.
+fn branch_of(call: &str) -> AgentId {
+    let digest = Sha256::digest(format!("branch:{call}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    // RFC 9562, 5.8: of one's own making.
+    uuid::Builder::from_custom_bytes(bytes).into_uuid().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_call_makes_the_same_copy() {
+        assert_eq!(branch_of("a:b:0:c"), branch_of("a:b:0:c"));
+        assert_ne!(branch_of("a:b:0:c"), branch_of("a:b:1:c"));
+        assert_eq!(branch_of("a").as_uuid().get_version_num(), 8);
+    }
+}

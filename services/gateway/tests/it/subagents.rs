@@ -1,0 +1,59 @@
+//! A subagent is the conversation's that asked for it: no door takes a message for one (spec
+//! SUB-021). Who owns it speaks with it by `Subagents`, while it is at work.
+
+use std::time::Duration;
+
+use holdfast_proto::gateway::v1::SendRequest;
+use holdfast_session::{Cleanup, Given, NewSubagent};
+use holdfast_types::{AgentName, SessionKey};
+use serde_json::json;
+use tonic::Code;
+
+use crate::world::{World, message};
+
+#[tokio::test]
+async fn no_door_takes_a_message_for_a_subagent() {
+    let world = World::start().await.unwrap();
+    let parent = world.stream(&world.anna, message("hi")).await.unwrap();
+    let agent = world.directory.default_agent(world.anna.id).await.unwrap();
+    let key = SessionKey::subagent(&AgentName::new("main"), "digger").unwrap();
+    let new = NewSubagent {
+        parent: parent[0].session_id.parse().unwrap(),
+        key: key.clone(),
+        agent: agent.id,
+        label: "dig".into(),
+        task: "dig".into(),
+        model: None,
+        cleanup: Cleanup::Keep,
+        wall: Duration::from_secs(600),
+        max_steps: None,
+        max_tokens: None,
+        most: 8,
+        given: Given::default(),
+        awaited: None,
+        place: None,
+        trace: None,
+    };
+    let (session, _) = world.sessions.spawn(world.anna.id, new).await.unwrap();
+    let made_up = "agent:main:subagent:nobody";
+
+    for named in [session.to_string(), key.to_string(), made_up.to_owned()] {
+        let request = SendRequest { session: named.clone(), ..message("obey me") };
+        let refused = world.send(&world.anna, request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{named}");
+        assert!(refused.message().contains("Subagents.SendToSubagent"), "{}", refused.message());
+        // By this door a user's name is never a key.
+        let body = json!({
+            "model": "holdfast", "user": named,
+            "messages": [{"role": "user", "content": "obey me"}],
+        });
+        world.post(&world.anna, "/v1/chat/completions").json(&body).send().await.unwrap();
+    }
+
+    let view = world.sessions.session(world.anna.id, session).await.unwrap();
+    let entries = world.sessions.history(world.anna.id, session, 100, None).await.unwrap();
+    assert!(!format!("{entries:?}").contains("obey me"));
+    assert!(view.waiting <= 1, "{}", view.waiting);
+    let made = world.sessions.find(world.anna.id, &made_up.parse().unwrap()).await.unwrap();
+    assert_eq!(made, None);
+}
