@@ -23,13 +23,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-chains::Mesh,
-fail,
-mesh::Inside,
-reply::Budget,
-trouble::Trouble,
-upkeep::jittered,
-patches,
+    chains::Mesh, fail, mesh::Inside, patches, reply::Budget, trouble::Trouble, upkeep::jittered,
     worker::Worker,
 };
 

@@ -16,16 +16,7 @@ use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, 
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
-AgentId,
-Choice,
-Entry,
-Note,
-RunId,
-SessionKey,
-SessionKind,
-SessionSettings,
-Target,
-Command,
+    AgentId, Choice, Command, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
     ToolCall, Wait,
 };
 use jiff::Timestamp;
