@@ -243,7 +243,7 @@ impl<'w> Turn<'w> {
             | Step::ThinkWithoutTools
             | Step::Await(_)
             | Step::Unknown(_)
-            | Step::Refuse(_)
+            | Step::Refuse(..)
             | Step::Halt => Look::No,
         };
         let (worker, tenant) = (self.worker, self.hold.claim.tenant);

@@ -185,6 +185,7 @@ async fn a_subagents_session_is_explained_with_its_bundle() {
         tools: Some(vec!["read".into(), "exec".into()]),
         fs_read: Some(vec!["notes".into()]),
         fs_write: None,
+        branch: None,
     };
     let agent = world.directory.default_agent(world.anna.id).await.unwrap();
     let new = NewSubagent {
