@@ -421,10 +421,11 @@ class Nats(Server):
 
     def argv(self):
         conf = self.home.path / "nats.conf"
+        # A stream sets its bound aside as a whole (256 MB each), and every test has streams of its own.
         conf.write_text(
             f"server_name: {self.label()}\n"
             f"listen: 127.0.0.1:{self.port}\n"
-            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 1GB }}\n"
+            f"jetstream {{ store_dir: {json.dumps(str(self.data))}, max_mem: 256MB, max_file: 64GB }}\n"
         )
         return [self.home.packages / "bin" / "nats-server", "-c", conf]
 

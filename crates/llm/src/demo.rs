@@ -12,6 +12,9 @@ use crate::{Error, Model, OnDelta, Replying, Request, model::say};
 /// The tool that it knows how to use.
 const TOOL: &str = "session_status";
 
+/// What shows it that tool, where it is not shown from the start.
+const DESCRIBE: &str = "tool_describe";
+
 /// What it says of itself, in its first answer of a conversation and when asked.
 const ABOUT: &str = "I am Holdfast's built-in demonstration model: I run offline, I understand \
      next to nothing, and I am here to show that everything around a model works. To connect a \
@@ -50,17 +53,17 @@ fn answer(chat: &Chat) -> Reply {
     let turn = &chat.messages[last_answer.map_or(0, |at| at + 1)..];
     let is_first = last_answer.is_none();
     let said = turn.iter().rev().find_map(user_text).unwrap_or_default().trim();
-    let result = turn.iter().rev().find_map(tool_result);
-    let is_offered = chat.tools.iter().any(|tool| tool.name == TOOL);
+    let result = turn.iter().rev().find_map(tool_result).filter(|_| has_called(turn, TOOL));
+    let is_offered = |name: &str| chat.tools.iter().any(|tool| tool.name == name);
+    let wants = result.is_none() && (is_first || asks_for_status(said));
 
     let mut reply = Reply::default();
-    if result.is_none() && is_offered && (is_first || asks_for_status(said)) {
+    if wants && is_offered(TOOL) {
         reply.text = "Let me look at this session first.".to_owned();
-        reply.calls = vec![ToolCall {
-            id: "call_demo_1".to_owned(),
-            tool: TOOL.to_owned(),
-            input: "{}".to_owned(),
-        }];
+        reply.calls = vec![call("call_demo_1", TOOL, "{}".to_owned())];
+    } else if wants && is_offered(DESCRIBE) && !has_called(turn, DESCRIBE) {
+        let input = serde_json::json!({ "name": TOOL }).to_string();
+        reply.calls = vec![call("call_demo_0", DESCRIBE, input)];
     } else {
         let mut parts = Vec::new();
         if is_first {
@@ -72,6 +75,17 @@ fn answer(chat: &Chat) -> Reply {
     }
     reply.usage = usage(chat, &reply);
     reply
+}
+
+fn call(id: &str, tool: &str, input: String) -> ToolCall {
+    ToolCall { id: id.to_owned(), tool: tool.to_owned(), input }
+}
+
+fn has_called(turn: &[ChatMessage], tool: &str) -> bool {
+    turn.iter().any(|message| match message {
+        ChatMessage::Assistant { calls, .. } => calls.iter().any(|call| call.tool == tool),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => false,
+    })
 }
 
 const fn is_answer(message: &ChatMessage) -> bool {
@@ -230,6 +244,21 @@ mod tests {
         let reply = answer(&with_result(begun("what is my status?"), "fine"));
         assert!(reply.text.ends_with("It says:\n\nfine"), "{}", reply.text);
         assert!(answer(&begun("nice weather")).calls.is_empty());
+    }
+
+    #[test]
+    fn a_tool_that_is_not_shown_is_looked_up_once() {
+        let mut chat = chat(&[user("hello")]);
+        chat.tools[0].name = DESCRIBE.into();
+
+        let lookup = answer(&chat);
+        let after = answer(&with_result(chat.clone(), "session_status …"));
+
+        assert_eq!(lookup.calls[0].tool, DESCRIBE);
+        assert_eq!(lookup.calls[0].input, r#"{"name":"session_status"}"#);
+        assert!(after.calls.is_empty() && !after.text.contains("It says"), "{}", after.text);
+        chat.tools[0].name = TOOL.into();
+        assert_eq!(answer(&chat).calls[0].tool, TOOL);
     }
 
     #[test]

@@ -136,7 +136,9 @@ impl Mesh<'_> {
         let Some(run) = self.sessions.chain_run(asker.tenant, new.run).await? else {
             anyhow::bail!("a chain's run that was stored is not there")
         };
-        if run.steps.is_empty() {
+        // Also where some of its subagents are there: whoever began may have been lost between two
+        // of them, or before one was told its task.
+        if run.outcome.is_none() && run.stage == 0 {
             match self.begin(asker.tenant, asker.agent, &run, 0).await? {
                 Begun::Yes => {}
                 Begun::Later => {
