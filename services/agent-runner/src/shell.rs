@@ -99,8 +99,12 @@ impl Shell {
         config: &Runner,
         parts: Parts,
     ) -> anyhow::Result<Result<Self, String>> {
-        let guard = Guard::new(&config.sandbox.guard)?;
-        let sandbox = match holdfast_sandbox::open(&config.sandbox).await {
+        let patterns = config.sandbox.guard.clone();
+        // To compile them takes as long as trying the sandbox: a runner's start waits for both.
+        let guard = tokio::task::spawn_blocking(move || Guard::new(&patterns));
+        let (guard, sandbox) = tokio::join!(guard, holdfast_sandbox::open(&config.sandbox));
+        let guard = guard??;
+        let sandbox = match sandbox {
             Ok(sandbox) => sandbox,
             Err(error @ holdfast_sandbox::Error::Off) => {
                 info!(%error, "agents have no commands");
