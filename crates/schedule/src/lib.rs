@@ -1,5 +1,5 @@
 //! Time turned into work, as far as it can be said without a clock: when a job is due, what a
-//! heartbeat does.
+//! heartbeat does, when a reminder is for.
 //!
 //! Nothing here does I/O or reads a clock; `now` is a parameter. So that every replica of the
 //! scheduler says the same, a slot depends on nothing but its schedule, and time zones are those
@@ -11,6 +11,7 @@
 //! | `missed`, `run`, `spread` | which of them run, what comes after, how they are spread |
 //! | `job`, `payload` | what a job is, and what may be changed of it |
 //! | `heartbeat` | whether an agent is asked, and what becomes of its answer |
+//! | `reminder` | times as people write them, and what is said of reminders |
 
 mod cron;
 mod error;
@@ -19,6 +20,7 @@ mod interval;
 mod job;
 mod missed;
 mod payload;
+pub mod reminder;
 mod run;
 mod schedule;
 mod spread;

@@ -5,7 +5,7 @@
 //! minute by minute, and remembers the latest time that the clock has shown. `HOLDFAST_TEST_ALL_SLOTS=1`
 //! looks at all changes with all expressions, instead of a share of them.
 
-use holdfast_schedule::{Schedule, Zone};
+use crate::{schedule::Schedule, zone::Zone};
 use jiff::{
     Timestamp,
     civil::{Date, date},
