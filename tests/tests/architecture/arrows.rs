@@ -19,7 +19,7 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-sandbox",
     ],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
-    &["holdfast-agent", "holdfast-tools"],
+    &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
     &["holdfast"],
@@ -72,7 +72,10 @@ const VENDORS: &[(&str, &[&str])] = &[
 ];
 const TESTS: &str = "holdfast-tests";
 
-/// What `holdfast-agent`, which decides and does nothing, must not know.
+/// The crates that decide and do nothing.
+const PURE: &[&str] = &["holdfast-agent", "holdfast-schedule"];
+
+/// What these must not know.
 const IMPURE: &[&str] = &["axum", "metrics", "reqwest", "sqlx", "tokio", "tonic", "tracing"];
 
 fn metadata() -> Metadata {
@@ -98,7 +101,7 @@ fn wrongs<'a>(name: &str, used: impl Iterator<Item = &'a str>) -> Vec<String> {
         if VENDORS.iter().any(|(vendor, may)| *vendor == used && !may.contains(&name)) {
             wrong.push(format!("{name} must not use {used} directly"));
         }
-        if name == "holdfast-agent" && IMPURE.contains(&used) {
+        if PURE.contains(&name) && IMPURE.contains(&used) {
             wrong.push(format!("{name} decides and does nothing: it must not use {used}"));
         }
     }
@@ -136,6 +139,7 @@ fn an_arrow_that_points_the_wrong_way_is_seen() {
         ("agent-runner", "holdfast-testkit"),
         ("gateway", "async-nats"),
         ("holdfast-agent", "tokio"),
+        ("holdfast-schedule", "tokio"),
     ] {
         assert_eq!(wrongs(name, [used].into_iter()).len(), 1, "{name} → {used}");
     }

@@ -1,0 +1,190 @@
+//! What a model's answer to a heartbeat means (C-11, C-35).
+
+/// What a model answers if nothing needs doing.
+pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
+
+/// What a model answers if it says nothing.
+pub const NO_REPLY: &str = "NO_REPLY";
+
+/// What a model answered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Answer<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// Whether pictures, files or voice came with it.
+    pub has_media: bool,
+}
+
+/// What an answer means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said<'a> {
+    /// Nothing at all.
+    Nothing,
+    /// That all is well.
+    Ok,
+    /// This, which somebody is to hear.
+    News(&'a str),
+}
+
+/// What an answer means: the token counts at its beginning and at its end, and is taken away there.
+///
+/// What is left is news if it is longer than `most` characters, or if something came with it. A token
+/// in the midst of a text is part of the text.
+#[must_use]
+pub fn said<'a>(answer: Answer<'a>, most: usize) -> Said<'a> {
+    let whole = answer.text.trim();
+    let (rest, had_token) = stripped(whole);
+    if answer.has_media {
+        return Said::News(if had_token { rest } else { whole });
+    }
+    match had_token {
+        _ if whole.is_empty() || whole == NO_REPLY => Said::Nothing,
+        true if rest.chars().count() <= most => Said::Ok,
+        true => Said::News(rest),
+        false => Said::News(whole),
+    }
+}
+
+/// The text without the tokens at its edges, however often they stand there, and whether there
+/// was one.
+fn stripped(text: &str) -> (&str, bool) {
+    let (mut rest, mut had_token) = (text, false);
+    loop {
+        let shorter = without_first(rest).or_else(|| without_last(rest));
+        match shorter {
+            Some(shorter) => (rest, had_token) = (shorter.trim(), true),
+            None => return (rest, had_token),
+        }
+    }
+}
+
+fn without_first(text: &str) -> Option<&str> {
+    let rest = skip_marks(text).strip_prefix(HEARTBEAT_OK)?;
+    if rest.starts_with(is_of_a_word) {
+        return None;
+    }
+    let rest = skip_marks(rest);
+    Some(rest.trim_start_matches(is_point))
+}
+
+fn without_last(text: &str) -> Option<&str> {
+    let rest = drop_marks(drop_marks(text).trim_end_matches(is_point));
+    let rest = rest.strip_suffix(HEARTBEAT_OK)?;
+    if rest.ends_with(is_of_a_word) {
+        return None;
+    }
+    Some(drop_marks(rest))
+}
+
+fn is_of_a_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+fn is_point(c: char) -> bool {
+    c.is_whitespace() || ".!,;:-–—。！，；：".contains(c)
+}
+
+fn is_mark(c: char) -> bool {
+    c.is_whitespace() || "*_`~\"'".contains(c)
+}
+
+/// The longest tag that is taken for one, in bytes.
+const LONGEST_TAG: usize = 24;
+
+/// Without what makes a text bold, and the like, at its beginning.
+fn skip_marks(text: &str) -> &str {
+    let rest = text.trim_start_matches(is_mark);
+    match rest.strip_prefix('<').and_then(|tag| tag.split_once('>')) {
+        Some((tag, rest)) if is_tag(tag) => skip_marks(rest),
+        Some(_) | None => rest,
+    }
+}
+
+/// The same at its end.
+fn drop_marks(text: &str) -> &str {
+    let rest = text.trim_end_matches(is_mark);
+    match rest.strip_suffix('>').and_then(|tag| tag.rsplit_once('<')) {
+        Some((rest, tag)) if is_tag(tag) => drop_marks(rest),
+        Some(_) | None => rest,
+    }
+}
+
+fn is_tag(tag: &str) -> bool {
+    tag.len() <= LONGEST_TAG && tag.starts_with(|c: char| c == '/' || c.is_ascii_alphabetic())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(text: &str) -> Said<'_> {
+        said(Answer { text, has_media: false }, 10)
+    }
+
+    #[test]
+    fn the_token_and_little_beside_it_is_no_news() {
+        for text in [
+            "HEARTBEAT_OK",
+            " HEARTBEAT_OK.\n",
+            "**HEARTBEAT_OK**",
+            "`HEARTBEAT_OK`",
+            "<b>HEARTBEAT_OK</b>",
+            "HEARTBEAT_OK HEARTBEAT_OK",
+            "HEARTBEAT_OK: all well",
+            "All quiet. HEARTBEAT_OK",
+            "一切正常。HEARTBEAT_OK！",
+        ] {
+            assert_eq!(of(text), Said::Ok, "{text}");
+        }
+    }
+
+    #[test]
+    fn much_beside_the_token_is_news_without_it() {
+        assert_eq!(of("HEARTBEAT_OK\n\nThe oven is on."), Said::News("The oven is on."));
+        assert_eq!(of("The oven is on.\n**HEARTBEAT_OK**"), Said::News("The oven is on."));
+        assert_eq!(of("HEARTBEAT_OK 12345678901"), Said::News("12345678901"));
+        assert_eq!(of("HEARTBEAT_OK 1234567890"), Said::Ok);
+    }
+
+    #[test]
+    fn a_token_in_the_midst_or_in_a_word_is_part_of_the_text() {
+        for text in [
+            "I did not say HEARTBEAT_OK, the oven is on",
+            "HEARTBEAT_OKAY then, the oven is on",
+            "the variable is MY_HEARTBEAT_OK",
+            "heartbeat_ok",
+        ] {
+            assert_eq!(of(text), Said::News(text));
+        }
+    }
+
+    #[test]
+    fn silence_is_nothing_and_only_if_it_is_all_that_is_said() {
+        assert_eq!(of(" \n"), Said::Nothing);
+        assert_eq!(of(" NO_REPLY\n"), Said::Nothing);
+        assert_eq!(of("NO_REPLY needed"), Said::News("NO_REPLY needed"));
+    }
+
+    #[test]
+    fn what_comes_with_an_answer_is_delivered() {
+        let said = |text| said(Answer { text, has_media: true }, 10);
+
+        assert_eq!(said("HEARTBEAT_OK"), Said::News(""));
+        assert_eq!(said("HEARTBEAT_OK see this"), Said::News("see this"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_is_too_odd_and_news_is_part_of_what_was_said(
+            text in "(HEARTBEAT_OK|[ *<>/b.。x_]|\\PC){0,20}", most in 0_usize..20,
+        ) {
+            match said(Answer { text: &text, has_media: false }, most) {
+                Said::News(news) => prop_assert!(text.contains(news) && !news.is_empty()),
+                Said::Ok => prop_assert!(text.contains(HEARTBEAT_OK)),
+                Said::Nothing => prop_assert!(text.trim().is_empty() || text.trim() == NO_REPLY),
+            }
+        }
+    }
+}

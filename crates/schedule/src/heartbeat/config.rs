@@ -1,0 +1,156 @@
+//! What may be chosen of a heartbeat (spec HBT-001, C-09).
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use super::hours::ActiveHours;
+use crate::{
+    error::{Error, bounds},
+    interval::{interval_or_usual, parse_interval},
+    payload::text,
+    schedule::Schedule,
+    spread::phase,
+};
+
+/// Where an answer goes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HeartbeatTarget {
+    /// The agent's main session.
+    Main,
+    /// The channel that was last spoken on.
+    #[default]
+    Last,
+}
+
+/// The settings of an agent's heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct HeartbeatConfig {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// How often: a number and s, m or h.
+    pub every: String,
+    /// What is asked, instead of the usual; `{content}` in it is what `HEARTBEAT.md` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
+    /// Where an answer goes.
+    pub target: HeartbeatTarget,
+    /// Another model than the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// How much may stand beside `HEARTBEAT_OK` and still be no news, in characters.
+    pub ack_max_chars: usize,
+    /// Another session than the heartbeat's own (C-13).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// When it beats; absent is always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub active_hours: Option<ActiveHours>,
+    /// Whether what the model thought is delivered with what it says.
+    pub include_reasoning: bool,
+}
+
+impl Default for HeartbeatConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            every: "5m".to_owned(),
+            prompt: None,
+            target: HeartbeatTarget::Last,
+            model: None,
+            ack_max_chars: 100,
+            session: None,
+            active_hours: None,
+            include_reasoning: false,
+        }
+    }
+}
+
+impl HeartbeatConfig {
+    /// What is wrong with the settings. With a bad interval or bad hours the heart still beats: every
+    /// five minutes, or never by those hours.
+    ///
+    /// # Errors
+    ///
+    /// What to write instead.
+    pub fn check(&self) -> Result<(), Error> {
+        parse_interval(&self.every)?;
+        if let Some(hours) = &self.active_hours {
+            hours.check()?;
+        }
+        if self.ack_max_chars > 10_000 {
+            return Err(bounds("ack_max_chars", self.ack_max_chars, "10000 or less"));
+        }
+        if let Some(prompt) = &self.prompt {
+            text("prompt", prompt, 16_000, "a text of 1 to 16000 characters")?;
+        }
+        for (field, value) in [("model", &self.model), ("session", &self.session)] {
+            if let Some(value) = value {
+                text(field, value, 256, "a name of 1 to 256 characters")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How often it beats: no more often than the floor.
+    #[must_use]
+    pub fn interval(&self, floor: SignedDuration) -> SignedDuration {
+        interval_or_usual(&self.every).0.max(floor)
+    }
+
+    /// When it beats: at its interval, at a point of it that is the agent's own (spec HBT-020).
+    ///
+    /// # Errors
+    ///
+    /// If the floor is no interval that a schedule may have.
+    pub fn schedule(&self, agent: &str, floor: SignedDuration) -> Result<Schedule, Error> {
+        let interval = self.interval(floor);
+        let ms = |of: SignedDuration| i64::try_from(of.as_millis()).unwrap_or(i64::MAX);
+        Schedule::every(ms(interval), Some(ms(phase(agent, interval))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_of_which_nothing_is_said_is_the_seeds() {
+        let config: HeartbeatConfig = serde_json::from_str("{}").unwrap();
+
+        assert_eq!(config, HeartbeatConfig::default());
+        assert_eq!(
+            serde_json::to_string(&config).unwrap(),
+            r#"{"enabled":true,"every":"5m","target":"last","ack_max_chars":100,"include_reasoning":false}"#
+        );
+        assert_eq!(config.check(), Ok(()));
+        assert!(serde_json::from_str::<HeartbeatConfig>(r#"{"evry":"5m"}"#).is_err());
+    }
+
+    #[test]
+    fn a_bad_setting_is_told_and_the_heart_beats_on() {
+        let config = HeartbeatConfig { every: "often".to_owned(), ..HeartbeatConfig::default() };
+
+        assert_eq!(config.check(), Err(Error::Interval("often".to_owned())));
+        assert_eq!(config.interval(SignedDuration::ZERO), SignedDuration::from_mins(5));
+    }
+
+    #[test]
+    fn hearts_beat_at_points_of_their_own_and_no_more_often_than_the_floor() {
+        let config = HeartbeatConfig { every: "1s".to_owned(), ..HeartbeatConfig::default() };
+        let floor = SignedDuration::from_mins(1);
+        let first = |agent: &str| {
+            let schedule = config.schedule(agent, floor).unwrap();
+            let now = Timestamp::from_second(1_767_225_600).unwrap();
+            let beat = schedule.next_after(now).unwrap();
+            assert_eq!(schedule.next_after(beat).unwrap().duration_since(beat), floor);
+            beat
+        };
+
+        assert_eq!(first("agt_a"), first("agt_a"));
+        assert_ne!(first("agt_a"), first("agt_b"));
+    }
+}

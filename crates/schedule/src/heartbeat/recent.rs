@@ -1,0 +1,106 @@
+//! What a heartbeat said lately, so that it does not say it again (spec HBT-013, C-12).
+//!
+//! Only hashes are kept. What was delivered is recorded after its delivery: what could not be sent
+//! may be said again.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+/// How long what was said counts.
+const WINDOW: SignedDuration = SignedDuration::from_hours(24);
+
+/// How many are remembered.
+const MOST: usize = 100;
+
+/// By what a text is known: 16 digits of its SHA-256, of its words without the gaps around them.
+#[must_use]
+pub fn digest(text: &str) -> String {
+    let hash = Sha256::digest(text.trim());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What was said lately to one target, the oldest first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Recent(Vec<(i64, String)>);
+
+impl Recent {
+    /// Whether a text was delivered in the last 24 hours, and is among the last hundred.
+    #[must_use]
+    pub fn has(&self, text: &str, now: Timestamp) -> bool {
+        let digest = digest(text);
+        let since = since(now);
+        self.0.iter().any(|(at, said)| *at > since && *said == digest)
+    }
+
+    /// Records that a text was delivered, and forgets what does not count any more.
+    pub fn record(&mut self, text: &str, now: Timestamp) {
+        let digest = digest(text);
+        let since = since(now);
+        self.0.retain(|(at, said)| *at > since && *said != digest);
+        self.0.push((now.as_millisecond(), digest));
+        let over = self.0.len().saturating_sub(MOST);
+        self.0.drain(..over);
+    }
+
+    /// How many are remembered.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nothing is.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn since(now: Timestamp) -> i64 {
+    now.checked_sub(WINDOW).unwrap_or(Timestamp::MIN).as_millisecond()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hour(hour: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + hour * 3_600).unwrap()
+    }
+
+    #[test]
+    fn what_was_said_counts_for_a_day() {
+        let mut recent = Recent::default();
+        recent.record("The oven is on.", hour(0));
+
+        assert!(recent.has(" The oven is on.\n", hour(23)));
+        assert!(!recent.has("The oven is off.", hour(23)));
+        assert!(!recent.has("The oven is on.", hour(24)));
+    }
+
+    #[test]
+    fn no_more_than_a_hundred_are_remembered_and_the_oldest_go_first() {
+        let mut recent = Recent::default();
+        for said in 0..101 {
+            recent.record(&said.to_string(), hour(0));
+        }
+
+        assert_eq!(recent.len(), 100);
+        assert!(!recent.has("0", hour(1)));
+        assert!(recent.has("1", hour(1)) && recent.has("100", hour(1)));
+        recent.record("later", hour(30));
+        assert_eq!(recent.len(), 1);
+    }
+
+    #[test]
+    fn what_is_kept_says_nothing_of_the_text() {
+        let mut recent = Recent::default();
+        recent.record("secret", hour(0));
+
+        let kept = serde_json::to_string(&recent).unwrap();
+
+        assert_eq!(kept, r#"[[1767225600000,"2bb80d537b1da3e3"]]"#);
+        assert_eq!(serde_json::from_str::<Recent>(&kept).unwrap(), recent);
+    }
+}

@@ -1,0 +1,309 @@
+//! The steps of a heartbeat, before the model is asked and after (spec HBT-004 to HBT-014).
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    answer::{Answer, Said, said},
+    config::HeartbeatConfig,
+    event::{HeartbeatEvent, Status},
+    file,
+    hours::Zones,
+    recent::Recent,
+};
+
+/// How much later a heartbeat that met a run in flight tries again, once (spec HBT-006).
+pub const BUSY_RETRY: SignedDuration = SignedDuration::from_secs(60);
+
+/// The usual question.
+const PROMPT: &str = "## Heartbeat Check
+
+It's time for your periodic check. This is what HEARTBEAT.md says:
+
+{content}
+
+1. If anything needs user attention, notify them
+2. If no action needed, respond with HEARTBEAT_OK
+
+Keep responses brief and actionable.";
+
+/// What is so when a heart is to beat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts<'a> {
+    /// Whether a run of the agent is in flight.
+    pub in_flight: bool,
+    /// What `HEARTBEAT.md` says; `None` if there is none.
+    pub file: Option<&'a str>,
+}
+
+/// What is done, before the model is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing, and this is why.
+    Quiet {
+        /// `skipped` or `ok-empty`.
+        status: Status,
+        /// The reason, a word of the table in [`heartbeat`](super).
+        reason: &'static str,
+        /// Whether to try again after [`BUSY_RETRY`], once.
+        retry: bool,
+    },
+    /// The model is asked this.
+    Ask {
+        /// The question.
+        prompt: String,
+    },
+}
+
+/// Steps 1 to 5: whether the model is asked, and what.
+///
+/// Hours that are none are quiet: nobody is woken at night by a typing error, and whoever wrote it was
+/// told by [`HeartbeatConfig::check`].
+#[must_use]
+pub fn before(config: &HeartbeatConfig, now: Timestamp, zones: &Zones, facts: Facts<'_>) -> Before {
+    let skipped = |reason| Before::Quiet { status: Status::Skipped, reason, retry: false };
+    if !config.enabled {
+        return skipped("disabled");
+    }
+    if let Some(hours) = &config.active_hours
+        && !hours.hold(now, zones).unwrap_or(false)
+    {
+        return skipped("quiet-hours");
+    }
+    if facts.in_flight {
+        let reason = "requests-in-flight";
+        return Before::Quiet { status: Status::Skipped, reason, retry: true };
+    }
+    let Some(content) = facts.file else { return skipped("no-heartbeat-file") };
+    if file::is_empty(content) {
+        let reason = "empty-heartbeat-file";
+        return Before::Quiet { status: Status::OkEmpty, reason, retry: false };
+    }
+    let prompt = config.prompt.as_deref().unwrap_or(PROMPT).replace("{content}", content.trim());
+    Before::Ask { prompt }
+}
+
+/// What came of asking the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reply<'a> {
+    /// It answered.
+    Said {
+        /// What it said.
+        answer: Answer<'a>,
+        /// What it thought.
+        reasoning: Option<&'a str>,
+    },
+    /// It failed, for this reason.
+    Failed(&'a str),
+}
+
+/// What is done with the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum After {
+    /// Nothing is delivered, and this is why.
+    Quiet {
+        /// What came of the heartbeat.
+        status: Status,
+        /// The reason.
+        reason: Option<String>,
+    },
+    /// This is delivered; then it is recorded, and told by [`delivered`].
+    Deliver {
+        /// What is sent.
+        text: String,
+        /// By what it is recorded: what was said, without what was thought.
+        said: String,
+    },
+}
+
+/// Steps 6 to 9: whether something is delivered, and what.
+#[must_use]
+pub fn after(config: &HeartbeatConfig, reply: Reply<'_>, recent: &Recent, now: Timestamp) -> After {
+    let quiet =
+        |status, reason: Option<&str>| After::Quiet { status, reason: reason.map(str::to_owned) };
+    let (answer, reasoning) = match reply {
+        Reply::Failed(reason) => return quiet(Status::Failed, Some(reason)),
+        Reply::Said { answer, reasoning } => (answer, reasoning),
+    };
+    let news = match said(answer, config.ack_max_chars) {
+        Said::Nothing => return quiet(Status::OkEmpty, Some("empty-reply")),
+        Said::Ok => return quiet(Status::OkToken, None),
+        Said::News(news) => news,
+    };
+    // What came with the text may be another thing each time.
+    if !answer.has_media && recent.has(news, now) {
+        return quiet(Status::Skipped, Some("duplicate"));
+    }
+    let reasoning = reasoning.map(str::trim).filter(|text| !text.is_empty());
+    let text = match reasoning.filter(|_| config.include_reasoning) {
+        Some(reasoning) => format!("Reasoning:\n{reasoning}\n\n{news}"),
+        None => news.to_owned(),
+    };
+    After::Deliver { text, said: news.to_owned() }
+}
+
+/// What others are told of a heartbeat that was delivered (spec HBT-014).
+#[must_use]
+pub fn delivered(
+    text: &str,
+    channel: &str,
+    to: &str,
+    has_media: bool,
+    at: Timestamp,
+    took: Duration,
+) -> HeartbeatEvent {
+    HeartbeatEvent {
+        to: Some(to.to_owned()),
+        channel: Some(channel.to_owned()),
+        has_media,
+        ..HeartbeatEvent::quiet(Status::Sent, None, at, took).with_preview(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heartbeat::ActiveHours;
+
+    fn now() -> Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    fn quiet_now() -> HeartbeatConfig {
+        let hours = ActiveHours {
+            start: "20:00".to_owned(),
+            end: "21:00".to_owned(),
+            timezone: Default::default(),
+        };
+        HeartbeatConfig { active_hours: Some(hours), ..HeartbeatConfig::default() }
+    }
+
+    fn reason(config: &HeartbeatConfig, in_flight: bool, file: Option<&str>) -> &'static str {
+        match before(config, now(), &Zones::default(), Facts { in_flight, file }) {
+            Before::Quiet { reason, .. } => reason,
+            Before::Ask { .. } => "ask",
+        }
+    }
+
+    #[test]
+    fn the_first_step_that_says_so_is_the_last() {
+        let off = HeartbeatConfig { enabled: false, ..quiet_now() };
+        let on = HeartbeatConfig::default();
+
+        assert_eq!(reason(&off, true, None), "disabled");
+        assert_eq!(reason(&quiet_now(), true, None), "quiet-hours");
+        assert_eq!(reason(&on, true, None), "requests-in-flight");
+        assert_eq!(reason(&on, true, Some("call")), "requests-in-flight");
+        assert_eq!(reason(&on, false, None), "no-heartbeat-file");
+        assert_eq!(reason(&on, false, Some("# Tasks\n")), "empty-heartbeat-file");
+        assert_eq!(reason(&on, false, Some("call")), "ask");
+    }
+
+    #[test]
+    fn only_an_empty_file_is_well_and_only_a_run_in_flight_is_tried_again() {
+        let of = |in_flight, file| match before(
+            &HeartbeatConfig::default(),
+            now(),
+            &Zones::default(),
+            Facts { in_flight, file },
+        ) {
+            Before::Quiet { status, retry, .. } => Some((status, retry)),
+            Before::Ask { .. } => None,
+        };
+
+        assert_eq!(of(true, None), Some((Status::Skipped, true)));
+        assert_eq!(of(false, None), Some((Status::Skipped, false)));
+        assert_eq!(of(false, Some("#")), Some((Status::OkEmpty, false)));
+    }
+
+    #[test]
+    fn hours_that_are_none_are_quiet() {
+        let mut config = quiet_now();
+        if let Some(hours) = &mut config.active_hours {
+            hours.end = "late".to_owned();
+        }
+
+        assert!(config.check().is_err());
+        assert_eq!(reason(&config, false, Some("call")), "quiet-hours");
+    }
+
+    #[test]
+    fn the_question_is_the_usual_one_or_ones_own() {
+        let ask = |prompt: Option<&str>| {
+            let config =
+                HeartbeatConfig { prompt: prompt.map(str::to_owned), ..HeartbeatConfig::default() };
+            let facts = Facts { in_flight: false, file: Some("- call {content}\n") };
+            match before(&config, now(), &Zones::default(), facts) {
+                Before::Ask { prompt } => prompt,
+                Before::Quiet { reason, .. } => reason.to_owned(),
+            }
+        };
+
+        let usual = ask(None);
+        assert!(usual.starts_with("## Heartbeat Check\n\nIt's time for your periodic check."));
+        assert!(usual.contains("\n\n- call {content}\n\n1. If anything needs user attention"));
+        assert!(usual.ends_with("Keep responses brief and actionable."));
+        assert_eq!(ask(Some("Look: {content}")), "Look: - call {content}");
+        assert_eq!(ask(Some("Look around.")), "Look around.");
+    }
+
+    fn answered(config: &HeartbeatConfig, text: &str, recent: &Recent) -> After {
+        let answer = Answer { text, has_media: false };
+        after(config, Reply::Said { answer, reasoning: Some(" because \n") }, recent, now())
+    }
+
+    #[test]
+    fn what_the_model_said_is_delivered_unless_it_failed_is_well_or_said_so_before() {
+        let config = HeartbeatConfig::default();
+        let mut recent = Recent::default();
+        let quiet = |status, reason: Option<&str>| After::Quiet {
+            status,
+            reason: reason.map(str::to_owned),
+        };
+        let news = "The oven is on.".to_owned();
+
+        assert_eq!(
+            after(&config, Reply::Failed("no credit"), &recent, now()),
+            quiet(Status::Failed, Some("no credit"))
+        );
+        assert_eq!(answered(&config, "HEARTBEAT_OK", &recent), quiet(Status::OkToken, None));
+        assert_eq!(answered(&config, "", &recent), quiet(Status::OkEmpty, Some("empty-reply")));
+        assert_eq!(
+            answered(&config, &news, &recent),
+            After::Deliver { text: news.clone(), said: news.clone() }
+        );
+        recent.record(&news, now());
+        assert_eq!(answered(&config, &news, &recent), quiet(Status::Skipped, Some("duplicate")));
+    }
+
+    #[test]
+    fn what_was_thought_is_delivered_if_asked_for_and_does_not_hide_a_duplicate() {
+        let config = HeartbeatConfig { include_reasoning: true, ..HeartbeatConfig::default() };
+        let mut recent = Recent::default();
+
+        let said = match answered(&config, "The oven is on.", &recent) {
+            After::Deliver { text, said } => {
+                assert_eq!(text, "Reasoning:\nbecause\n\nThe oven is on.");
+                said
+            }
+            After::Quiet { .. } => String::new(),
+        };
+
+        recent.record(&said, now());
+        assert!(matches!(
+            answered(&config, "The oven is on.", &recent),
+            After::Quiet { status: Status::Skipped, .. }
+        ));
+    }
+
+    #[test]
+    fn a_delivery_is_told_with_its_first_hundred_characters() {
+        let event =
+            delivered(&"好".repeat(101), "telegram", "42", true, now(), Duration::from_secs(2));
+
+        assert_eq!(event.preview.as_deref(), Some(&*"好".repeat(100)));
+        assert_eq!((event.duration_ms, event.silent, event.has_media), (2_000, false, true));
+        assert_eq!((event.channel.as_deref(), event.to.as_deref()), (Some("telegram"), Some("42")));
+    }
+}

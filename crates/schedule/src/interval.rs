@@ -1,0 +1,90 @@
+//! Intervals as people write them: a number and a unit (spec HBT-015).
+
+use jiff::SignedDuration;
+
+use crate::error::{Error, shown};
+
+/// What is used where an interval cannot be read.
+pub const USUAL_INTERVAL: SignedDuration = SignedDuration::from_secs(300);
+
+/// The longest interval, in seconds: a year and a day.
+const LONGEST: i64 = 366 * 24 * 3_600;
+
+/// Reads an interval, as `30s`, `5m`, `1h`.
+///
+/// # Errors
+///
+/// [`Error::Interval`] for anything else, for nothing, and for more than 366 days. It is to be told
+/// to whom it was that wrote it, and [`USUAL_INTERVAL`] used.
+pub fn parse_interval(text: &str) -> Result<SignedDuration, Error> {
+    let wrong = || Error::Interval(shown(text));
+    let trimmed = text.trim();
+    let unit = match trimmed.chars().last().ok_or_else(wrong)?.to_ascii_lowercase() {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        _ => return Err(wrong()),
+    };
+    let number = &trimmed[..trimmed.len() - 1];
+    if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(wrong());
+    }
+    let seconds = number.parse::<i64>().ok().and_then(|number| number.checked_mul(unit));
+    match seconds {
+        Some(seconds) if (1..=LONGEST).contains(&seconds) => Ok(SignedDuration::from_secs(seconds)),
+        Some(_) | None => Err(wrong()),
+    }
+}
+
+/// The interval that a text means, and what is wrong with it if the usual one is used instead.
+#[must_use]
+pub fn interval_or_usual(text: &str) -> (SignedDuration, Option<Error>) {
+    match parse_interval(text) {
+        Ok(interval) => (interval, None),
+        Err(error) => (USUAL_INTERVAL, Some(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_number_and_a_unit_are_an_interval() {
+        for (text, seconds) in [("30s", 30), ("5m", 300), (" 1h ", 3_600), ("90M", 5_400)] {
+            assert_eq!(interval_or_usual(text), (SignedDuration::from_secs(seconds), None));
+        }
+    }
+
+    #[test]
+    fn anything_else_is_five_minutes_and_said() {
+        for text in [
+            "",
+            "m",
+            "0m",
+            "-5m",
+            "+5m",
+            "5",
+            "5d",
+            "1.5h",
+            "5 m",
+            "9999999999999999h",
+            "五m",
+            "8785h",
+        ] {
+            let (interval, error) = interval_or_usual(text);
+            assert_eq!(interval, USUAL_INTERVAL, "{text}");
+            assert!(error.unwrap().to_string().contains("so 5m is used"), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_odd(text in "\\PC{0,12}") {
+            let (interval, _) = interval_or_usual(&text);
+            prop_assert!(interval > SignedDuration::ZERO);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! Reminders: when they are for, what is said of them, how many there may be (spec REM).
+
+mod cursor;
+mod limits;
+mod read;
+mod texts;
+mod time;
+mod words;
+
+pub use limits::{Asked, Limits, Refused, Renewal};
+pub use texts::{Item, Locale, Named, external_id, names, short_id};
+pub use time::{TimeError, parse_time};

@@ -1,0 +1,181 @@
+//! What a run leaves behind: when the job is next due, and whether there still is a job
+//! (spec CRN-015 to CRN-017, C-19, C-20, C-60).
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use crate::schedule::Schedule;
+
+/// How long a job waits after its first, second … failure in a row; the last for all that follow.
+pub const BACK_OFF: [SignedDuration; 5] = [
+    SignedDuration::from_secs(30),
+    SignedDuration::from_secs(60),
+    SignedDuration::from_mins(5),
+    SignedDuration::from_mins(15),
+    SignedDuration::from_mins(60),
+];
+
+/// How often a job that is due once is tried again.
+pub const MOST_RETRIES: u32 = 3;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunStatus {
+    /// Well.
+    Ok,
+    /// It failed.
+    Error,
+    /// It did not run.
+    Skipped,
+}
+
+/// What becomes of a job after a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// It is due again.
+    Again {
+        /// When.
+        at: Timestamp,
+    },
+    /// It stays, and is due no more until somebody enables it.
+    Disabled,
+    /// It is gone.
+    Deleted,
+}
+
+/// How long to wait after so many failures in a row.
+#[must_use]
+pub fn back_off(failures: u32) -> SignedDuration {
+    match usize::try_from(failures).unwrap_or(usize::MAX).min(BACK_OFF.len()).checked_sub(1) {
+        Some(at) => BACK_OFF[at],
+        None => SignedDuration::ZERO,
+    }
+}
+
+/// What becomes of a job whose run has ended.
+///
+/// A job that recurs waits for the first slot after its back-off, so that it keeps to its times. One
+/// that is due once is tried again after the back-off itself, three times; then it is disabled, so
+/// that somebody may see it. Only such a job is deleted by `delete_after_run`, and only if its run
+/// went well. `failures` are those in a row, this one included.
+#[must_use]
+pub fn after_run(
+    schedule: &Schedule,
+    delete_after_run: bool,
+    status: RunStatus,
+    failures: u32,
+    now: Timestamp,
+) -> Then {
+    let is_error = status == RunStatus::Error;
+    let wait = if is_error { back_off(failures.max(1)) } else { SignedDuration::ZERO };
+    let earliest = now.checked_add(wait).unwrap_or(Timestamp::MAX);
+    if schedule.is_once() {
+        return match status {
+            RunStatus::Error if failures <= MOST_RETRIES => Then::Again { at: earliest },
+            RunStatus::Ok if delete_after_run => Then::Deleted,
+            RunStatus::Ok | RunStatus::Error | RunStatus::Skipped => Then::Disabled,
+        };
+    }
+    // The slot at the very end of the back-off will do.
+    let after = if is_error {
+        earliest.checked_sub(SignedDuration::from_millis(1)).unwrap_or(now).max(now)
+    } else {
+        now
+    };
+    match schedule.next_after(after) {
+        Some(at) => Then::Again { at },
+        None => Then::Disabled,
+    }
+}
+
+/// What becomes of a slot while the run before it goes on. Two runs of a job never go at once.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Overlap {
+    /// It is skipped.
+    #[default]
+    Skip,
+    /// It waits; of several that wait, the newest runs, and the others are skipped.
+    Wait,
+}
+
+/// Whether a slot may run now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// It may.
+    Run,
+    /// Not yet; at this moment at the latest the run before it counts as lost.
+    Wait {
+        /// When to look again.
+        until: Timestamp,
+    },
+    /// It is skipped.
+    Skip,
+}
+
+/// Whether a slot may run while the run before it goes on, whose lease ends at `running_until`.
+///
+/// A lease that has run out is a run that died: it holds up nothing (spec CRN-017).
+#[must_use]
+pub fn start(policy: Overlap, running_until: Option<Timestamp>, now: Timestamp) -> Start {
+    match (running_until, policy) {
+        (Some(until), Overlap::Skip) if until > now => Start::Skip,
+        (Some(until), Overlap::Wait) if until > now => Start::Wait { until },
+        (Some(_) | None, Overlap::Skip | Overlap::Wait) => Start::Run,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(seconds).unwrap()
+    }
+
+    fn minutely() -> Schedule {
+        Schedule::every(60_000, Some(0)).unwrap()
+    }
+
+    #[test]
+    fn a_job_that_recurs_is_due_again_whatever_came_of_its_run() {
+        for (status, failures, next) in [
+            (RunStatus::Ok, 0, 1_020),
+            (RunStatus::Skipped, 0, 1_020),
+            (RunStatus::Error, 1, 1_080),
+            (RunStatus::Error, 2, 1_080),
+            (RunStatus::Error, 3, 1_320),
+            (RunStatus::Error, 4, 1_920),
+            (RunStatus::Error, 5, 4_620),
+            (RunStatus::Error, 6, 4_620),
+            (RunStatus::Error, u32::MAX, 4_620),
+        ] {
+            let then = after_run(&minutely(), true, status, failures, at(1_019));
+            assert_eq!(then, Then::Again { at: at(next) }, "{status:?} {failures}");
+        }
+    }
+
+    #[test]
+    fn a_job_that_is_due_once_never_fires_again_by_itself() {
+        let once = Schedule::at(1_000_000).unwrap();
+        let then = |delete, status, failures| after_run(&once, delete, status, failures, at(1_000));
+
+        assert_eq!(then(true, RunStatus::Ok, 0), Then::Deleted);
+        assert_eq!(then(false, RunStatus::Ok, 0), Then::Disabled);
+        assert_eq!(then(true, RunStatus::Error, 1), Then::Again { at: at(1_030) });
+        assert_eq!(then(true, RunStatus::Error, 3), Then::Again { at: at(1_300) });
+        assert_eq!(then(true, RunStatus::Error, 4), Then::Disabled);
+        assert_eq!(then(true, RunStatus::Skipped, 0), Then::Disabled);
+    }
+
+    #[test]
+    fn two_runs_never_go_at_once_and_a_dead_one_holds_up_nothing() {
+        for policy in [Overlap::Skip, Overlap::Wait] {
+            assert_eq!(start(policy, None, at(5)), Start::Run);
+            assert_eq!(start(policy, Some(at(5)), at(5)), Start::Run);
+        }
+        assert_eq!(start(Overlap::Skip, Some(at(6)), at(5)), Start::Skip);
+        assert_eq!(start(Overlap::Wait, Some(at(6)), at(5)), Start::Wait { until: at(6) });
+    }
+}

@@ -1,0 +1,408 @@
+//! When a job is due: once, at an interval, or by a cron expression (spec CRN-001, 013, 014).
+//!
+//! A slot is a moment in UTC, in whole milliseconds. The slots of a schedule are strictly
+//! increasing, and depend on nothing but the schedule.
+
+use std::fmt;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use crate::{
+    cron::Expr,
+    error::{Error, bounds},
+    zone::Zone,
+};
+
+/// The longest interval: a year and a day.
+const LONGEST_EVERY: i64 = 366 * 24 * 3_600_000;
+
+/// The last moment that may be named: the end of the year 2999.
+const LAST: i64 = 32_503_679_999_999;
+
+/// The interval of a job of which nothing is said, in milliseconds (spec CRN-003).
+pub const USUAL_EVERY_MS: i64 = 3_600_000;
+
+/// How a schedule is written, and stored.
+///
+/// A field that does not belong to the kind is refused; times are milliseconds since 1970.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+enum Written {
+    At {
+        #[serde(alias = "atMs")]
+        at_ms: i64,
+    },
+    Every {
+        #[serde(alias = "everyMs")]
+        every_ms: i64,
+        #[serde(alias = "anchorMs", default, skip_serializing_if = "Option::is_none")]
+        anchor_ms: Option<i64>,
+    },
+    Cron {
+        expr: String,
+        #[serde(default)]
+        tz: Zone,
+    },
+}
+
+/// A schedule that was checked.
+#[derive(Clone)]
+pub struct Schedule {
+    written: Written,
+    when: When,
+}
+
+#[derive(Clone)]
+enum When {
+    At(Timestamp),
+    Every { every: SignedDuration, anchor: Option<Timestamp> },
+    Cron { expr: Box<Expr>, zone: Zone },
+}
+
+impl Schedule {
+    /// Once, at a moment in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// If it is no moment of the years 1970 to 2999.
+    pub fn at(at_ms: i64) -> Result<Self, Error> {
+        Self::checked(Written::At { at_ms })
+    }
+
+    /// At an interval, counted from an anchor; without one, from 1970 (and see
+    /// [`anchored`](Self::anchored)).
+    ///
+    /// # Errors
+    ///
+    /// If the interval is not between 1 ms and 366 days.
+    pub fn every(every_ms: i64, anchor_ms: Option<i64>) -> Result<Self, Error> {
+        Self::checked(Written::Every { every_ms, anchor_ms })
+    }
+
+    /// By a cron expression, on the clocks of a zone.
+    ///
+    /// # Errors
+    ///
+    /// If the expression cannot be read, or never comes.
+    pub fn cron(expr: &str, tz: Zone) -> Result<Self, Error> {
+        Self::checked(Written::Cron { expr: expr.to_owned(), tz })
+    }
+
+    /// The schedule of a job of which nothing is said: every hour.
+    #[must_use]
+    pub fn usual() -> Self {
+        Self {
+            written: Written::Every { every_ms: USUAL_EVERY_MS, anchor_ms: None },
+            when: When::Every { every: SignedDuration::from_millis(USUAL_EVERY_MS), anchor: None },
+        }
+    }
+
+    fn checked(written: Written) -> Result<Self, Error> {
+        let when = match &written {
+            Written::At { at_ms } => When::At(moment("at_ms", *at_ms)?),
+            Written::Every { every_ms, anchor_ms } => {
+                if !(1..=LONGEST_EVERY).contains(every_ms) {
+                    let must = "a number of milliseconds from 1 to 31622400000 (366 days)";
+                    return Err(bounds("every_ms", every_ms, must));
+                }
+                When::Every {
+                    every: SignedDuration::from_millis(*every_ms),
+                    anchor: anchor_ms.map(|at| moment("anchor_ms", at)).transpose()?,
+                }
+            }
+            Written::Cron { expr, tz } => {
+                When::Cron { expr: Box::new(Expr::parse(expr)?), zone: tz.clone() }
+            }
+        };
+        Ok(Self { written, when })
+    }
+
+    /// The same, with its interval counted from here if it names no anchor: what a job that is
+    /// added gets, so that it first runs one interval later.
+    #[must_use]
+    pub fn anchored(mut self, at: Timestamp) -> Self {
+        if let (Written::Every { anchor_ms: anchor_ms @ None, .. }, When::Every { anchor, .. }) =
+            (&mut self.written, &mut self.when)
+        {
+            *anchor_ms = Some(at.as_millisecond());
+            *anchor = Timestamp::from_millisecond(at.as_millisecond()).ok();
+        }
+        self
+    }
+
+    /// Whether it has one slot at most.
+    #[must_use]
+    pub const fn is_once(&self) -> bool {
+        matches!(self.when, When::At(_))
+    }
+
+    /// Refuses a schedule whose slots come closer than a floor, or whose only slot is longer ago
+    /// than `late`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Past`], or what to write instead.
+    pub fn check(
+        &self,
+        now: Timestamp,
+        floor: SignedDuration,
+        late: SignedDuration,
+    ) -> Result<(), Error> {
+        match &self.when {
+            When::At(at) if now.duration_since(*at) > late => Err(Error::Past { at: *at, now }),
+            When::At(_) => Ok(()),
+            When::Every { every, .. } if *every < floor => Err(bounds(
+                "every_ms",
+                every.as_millis(),
+                "as long as the least interval, or longer",
+            )),
+            When::Every { .. } => Ok(()),
+            When::Cron { .. } => {
+                // Two slots tell: an expression repeats its least distance wherever it has one.
+                let first = self.next_after(now);
+                let second = first.and_then(|first| self.next_after(first));
+                match (first, second) {
+                    (Some(first), Some(second)) if second.duration_since(first) < floor => {
+                        let must = "of times as far apart as the least interval, or farther";
+                        Err(bounds("expr", self.to_string(), must))
+                    }
+                    (Some(_) | None, Some(_) | None) => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The first slot after a moment; `None` once there is none.
+    #[must_use]
+    pub fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
+        match &self.when {
+            When::At(at) => (*at > now).then_some(*at),
+            When::Every { every, anchor } => next_of_grid(now, *every, *anchor),
+            When::Cron { expr, zone } => expr.next_after(now, zone),
+        }
+    }
+
+    /// The last slot that is after one moment and not after another.
+    #[must_use]
+    pub fn last_within(&self, after: Timestamp, until: Timestamp) -> Option<Timestamp> {
+        let first = self.next_after(after).filter(|first| *first <= until)?;
+        // After `low` there is a slot that is in time; after `high` there is none.
+        let (mut low, mut high) = (after.as_millisecond(), until.as_millisecond());
+        let mut last = first;
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let slot = self.next_after(Timestamp::from_millisecond(middle).ok()?);
+            match slot.filter(|slot| *slot <= until) {
+                Some(slot) => (low, last) = (middle.max(slot.as_millisecond() - 1), slot),
+                None => high = middle,
+            }
+        }
+        Some(last)
+    }
+}
+
+fn moment(field: &'static str, ms: i64) -> Result<Timestamp, Error> {
+    let wrong = || bounds(field, ms, "milliseconds since 1970, until the year 2999");
+    if !(0..=LAST).contains(&ms) {
+        return Err(wrong());
+    }
+    Timestamp::from_millisecond(ms).map_err(|_| wrong())
+}
+
+/// `anchor + (floor((now - anchor) / every) + 1) · every` (C-16); before the anchor, the anchor.
+fn next_of_grid(
+    now: Timestamp,
+    every: SignedDuration,
+    anchor: Option<Timestamp>,
+) -> Option<Timestamp> {
+    let anchor = anchor.unwrap_or(Timestamp::UNIX_EPOCH);
+    if now < anchor {
+        return Some(anchor);
+    }
+    let every = every.as_millis();
+    let passed = now.duration_since(anchor).as_millis() / every;
+    let after = i64::try_from((passed + 1).checked_mul(every)?).ok()?;
+    Timestamp::from_millisecond(anchor.as_millisecond().checked_add(after)?).ok()
+}
+
+impl fmt::Display for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.when {
+            When::At(at) => write!(f, "at {at}"),
+            When::Every { every, .. } => write!(f, "every {every:#}"),
+            When::Cron { zone, .. } => match &self.written {
+                Written::Cron { expr, .. } => write!(f, "{expr} ({zone})"),
+                Written::At { .. } | Written::Every { .. } => write!(f, "({zone})"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Schedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written.fmt(f)
+    }
+}
+
+impl PartialEq for Schedule {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for Schedule {}
+
+impl Serialize for Schedule {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.written.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Schedule {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::checked(Written::deserialize(deserializer)?).map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        text.parse().unwrap()
+    }
+
+    fn read(json: &str) -> Result<Schedule, String> {
+        serde_json::from_str(json).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_schedule_is_written_as_the_seed_writes_it() {
+        for json in [
+            r#"{"kind":"at","at_ms":1767225600000}"#,
+            r#"{"kind":"every","every_ms":60000,"anchor_ms":5}"#,
+            r#"{"kind":"every","every_ms":60000}"#,
+            r#"{"kind":"cron","expr":"0 9 * * 1-5","tz":"Europe/Oslo"}"#,
+        ] {
+            assert_eq!(serde_json::to_string(&read(json).unwrap()).unwrap(), json);
+        }
+        let told = read(r#"{"kind":"cron","expr":"@daily"}"#).unwrap();
+        assert_eq!(told, Schedule::cron("@daily", Zone::utc()).unwrap());
+        assert_eq!(read(r#"{"kind":"every","everyMs":5}"#).unwrap().to_string(), "every 5ms");
+    }
+
+    #[test]
+    fn what_belongs_to_no_schedule_or_to_another_kind_is_refused() {
+        for (json, why) in [
+            (r#"{"kind":"at","at_ms":1,"tz":"UTC"}"#, "unknown field `tz`"),
+            (r#"{"kind":"every","every_ms":1,"expr":"* * * * *"}"#, "unknown field `expr`"),
+            (r#"{"kind":"cron","expr":"* * * * *","every_ms":1}"#, "unknown field `every_ms`"),
+            (r#"{"kind":"at"}"#, "missing field `at_ms`"),
+            (r#"{"kind":"sometimes"}"#, "unknown variant `sometimes`"),
+            (r#"{"kind":"every","every_ms":0}"#, "every_ms is 0: it must be a number"),
+            (r#"{"kind":"every","every_ms":-5}"#, "every_ms is -5: it must be a number"),
+            (r#"{"kind":"at","at_ms":-1}"#, "at_ms is -1: it must be milliseconds since 1970"),
+            (r#"{"kind":"cron","expr":"x"}"#, "`x` is not a cron expression"),
+            (r#"{"kind":"cron","expr":"* * * * *","tz":"Oslo"}"#, "`Oslo` is not a time zone"),
+        ] {
+            let error = read(json).unwrap_err();
+            assert!(error.contains(why), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn an_interval_is_counted_from_its_anchor_and_does_not_drift() {
+        let every =
+            Schedule::every(600_000, Some(at("2026-01-01T00:03:00Z").as_millisecond())).unwrap();
+
+        for (now, next) in [
+            ("2025-12-31T00:00:00Z", "2026-01-01T00:03:00Z"),
+            ("2026-01-01T00:03:00Z", "2026-01-01T00:13:00Z"),
+            ("2026-01-01T00:12:59.999999Z", "2026-01-01T00:13:00Z"),
+            ("2026-01-01T00:13:07Z", "2026-01-01T00:23:00Z"),
+        ] {
+            assert_eq!(every.next_after(at(now)).unwrap(), at(next), "after {now}");
+        }
+    }
+
+    #[test]
+    fn a_job_without_an_anchor_first_runs_one_interval_after_it_was_added() {
+        let added = at("2026-01-01T00:03:21.5Z");
+
+        let usual = Schedule::usual().anchored(added);
+
+        assert_eq!(usual.next_after(added).unwrap(), at("2026-01-01T01:03:21.5Z"));
+        assert_eq!(usual.clone().anchored(at("2026-02-01T00:00:00Z")), usual);
+    }
+
+    #[test]
+    fn a_moment_has_one_slot_and_one_long_past_is_refused() {
+        let once = Schedule::at(at("2026-01-01T00:00:00Z").as_millisecond()).unwrap();
+        let late = SignedDuration::from_mins(10);
+
+        assert!(once.is_once());
+        assert_eq!(once.next_after(at("2025-12-31T23:59:59Z")), Some(at("2026-01-01T00:00:00Z")));
+        assert_eq!(once.next_after(at("2026-01-01T00:00:00Z")), None);
+        assert!(once.check(at("2026-01-01T00:09:00Z"), SignedDuration::ZERO, late).is_ok());
+        let error = once.check(at("2026-01-01T00:11:00Z"), SignedDuration::ZERO, late).unwrap_err();
+        assert!(error.to_string().contains("choose a time to come"), "{error}");
+    }
+
+    #[test]
+    fn slots_closer_than_the_floor_are_refused() {
+        let (now, late) = (at("2026-01-01T00:00:00Z"), SignedDuration::ZERO);
+        let floor = SignedDuration::from_secs(60);
+
+        for (json, is_fine) in [
+            (r#"{"kind":"every","every_ms":59999}"#, false),
+            (r#"{"kind":"every","every_ms":60000}"#, true),
+            (r#"{"kind":"cron","expr":"*/30 * * * * *"}"#, false),
+            (r#"{"kind":"cron","expr":"* * * * *"}"#, true),
+        ] {
+            assert_eq!(read(json).unwrap().check(now, floor, late).is_ok(), is_fine, "{json}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn an_interval_is_the_formula_of_the_decision(
+            every in 1_i64..1_000_000_000, anchor in 0_i64..2_000_000_000_000, ahead in 0_i64..1_000_000_000_000,
+        ) {
+            let schedule = Schedule::every(every, Some(anchor)).unwrap();
+            let now = anchor + ahead;
+
+            let next = schedule.next_after(Timestamp::from_millisecond(now).unwrap()).unwrap();
+
+            prop_assert_eq!(next.as_millisecond(), anchor + ((now - anchor).div_euclid(every) + 1) * every);
+        }
+
+        #[test]
+        fn the_last_slot_within_a_stretch_is_the_last_that_one_finds_by_walking(
+            from in 1_700_000_000_000_i64..1_900_000_000_000, length in 1_i64..200_000_000,
+            which in 0_usize..4,
+        ) {
+            let schedules = [
+                Schedule::every(7_000_003, Some(1_600_000_000_123)).unwrap(),
+                Schedule::cron("17 */5 * * *", "Europe/Oslo".parse().unwrap()).unwrap(),
+                Schedule::cron("0 3 * * 1", Zone::utc()).unwrap(),
+                Schedule::at(1_800_000_000_000).unwrap(),
+            ];
+            let schedule = &schedules[which];
+            let (after, until) = (
+                Timestamp::from_millisecond(from).unwrap(),
+                Timestamp::from_millisecond(from + length).unwrap(),
+            );
+
+            let mut walked = None;
+            let mut now = after;
+            while let Some(slot) = schedule.next_after(now).filter(|slot| *slot <= until) {
+                (walked, now) = (Some(slot), slot);
+            }
+
+            prop_assert_eq!(schedule.last_within(after, until), walked);
+        }
+    }
+}
