@@ -13,7 +13,7 @@ use croner::{
     parser::{CronParser, Seconds, Year},
 };
 use jiff::{
-    Timestamp,
+    SignedDuration, Timestamp, ToSpan as _,
     civil::{DateTime, date},
 };
 
@@ -24,6 +24,9 @@ use crate::{
 
 /// The longest expression, in bytes.
 const LONGEST: usize = 200;
+
+/// The seconds of a day.
+const DAY: u32 = 86_400;
 
 /// The shorthands; an unknown one would otherwise be read as a field.
 const NICKNAMES: [&str; 6] = ["@yearly", "@annually", "@monthly", "@weekly", "@daily", "@hourly"];
@@ -59,10 +62,57 @@ impl Expr {
         })?;
         let every_hour = (0..24).all(|hour| cron.pattern.hour_match(hour).unwrap_or(false));
         let expr = Self { cron, every_hour };
-        match expr.shown_after(date(2000, 1, 1).at(0, 0, 0, 0)) {
-            Some(_) => Ok(expr),
-            None => Err(Error::Never(shown(trimmed))),
+        if expr.comes() { Ok(expr) } else { Err(Error::Never(shown(trimmed))) }
+    }
+
+    /// The least time between two slots, as the fields of the time of day have them.
+    #[must_use]
+    pub fn closest(&self) -> SignedDuration {
+        let (hours, minutes, seconds) = self.times();
+        let mut least = DAY;
+        let (mut first, mut last) = (None, None);
+        for hour in hours {
+            for minute in &minutes {
+                for second in &seconds {
+                    let at = hour * 3_600 + minute * 60 + second;
+                    least = last.map_or(least, |last: u32| least.min(at - last));
+                    first = first.or(Some(at));
+                    last = Some(at);
+                }
+            }
         }
+        // From the last of a day to the first of the next.
+        if let (Some(first), Some(last)) = (first, last) {
+            least = least.min(DAY + first - last);
+        }
+        SignedDuration::from_secs(i64::from(least))
+    }
+
+    /// The hours, minutes and seconds that fit.
+    fn times(&self) -> (Vec<u32>, Vec<u32>, Vec<u32>) {
+        let pattern = &self.cron.pattern;
+        (
+            (0..24).filter(|hour| pattern.hour_match(*hour).unwrap_or(false)).collect(),
+            (0..60).filter(|minute| pattern.minute_match(*minute).unwrap_or(false)).collect(),
+            (0..60).filter(|second| pattern.second_match(*second).unwrap_or(false)).collect(),
+        )
+    }
+
+    /// Whether any day fits.
+    ///
+    /// In forty years each month has begun on each weekday, and had each of its lengths on it: what
+    /// does not come in them never comes. `croner` itself would look until the year 5000.
+    fn comes(&self) -> bool {
+        let (hours, minutes, seconds) = self.times();
+        let number = |of: &[u32]| of.first().and_then(|first| i8::try_from(*first).ok());
+        let (Some(hour), Some(minute), Some(second)) =
+            (number(&hours), number(&minutes), number(&seconds))
+        else {
+            return false;
+        };
+        date(2000, 1, 1).series(1.day()).take_while(|day| day.year() < 2040).any(|day| {
+            self.cron.is_time_matching(&day.at(hour, minute, second, 0)).unwrap_or(false)
+        })
     }
 
     /// The first slot after a moment; `None` once there is none.
@@ -124,6 +174,8 @@ mod oracle;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn slots(expr: &str, zone: &str, from: &str, many: usize) -> Vec<String> {
@@ -208,6 +260,23 @@ mod tests {
     }
 
     #[test]
+    fn the_least_distance_of_slots_is_found_wherever_it_is_in_the_day() {
+        for (expr, seconds) in [
+            ("0 9 * * *", 86_400),
+            ("0,1 9 * * *", 60),
+            ("*/20 * * * *", 1_200),
+            ("0 9,17 1 1 *", 28_800),
+            ("0,50 0,23 * * *", 600),
+            ("30 * * * * *", 60),
+            ("5,7 0 0 * * *", 2),
+            ("* * * * * *", 1),
+        ] {
+            let closest = Expr::parse(expr).unwrap().closest();
+            assert_eq!(closest.as_secs(), seconds, "{expr}");
+        }
+    }
+
+    #[test]
     fn what_cannot_be_read_or_never_comes_says_what_to_write() {
         for bad in ["", "* * * *", "61 * * * *", "@reboot", "0 9 * * 1-5 2030 x", "ä * * * *"] {
             let error = Expr::parse(bad).unwrap_err();
@@ -216,7 +285,24 @@ mod tests {
         assert!(matches!(Expr::parse(&"0,".repeat(200)), Err(Error::Cron { .. })));
         assert_eq!(Expr::parse("0 0 30 2 *").unwrap_err(), Error::Never("0 0 30 2 *".to_owned()));
         assert!(Expr::parse("0 0 29 2 *").is_ok());
-        assert!(Expr::parse("@daily").is_ok());
-        assert!(Expr::parse("30 0 9 L * *").is_ok());
+        for rare in
+            ["0 0 29 2 *", "0 0 L 2 *", "0 0 29 2 +1", "0 0 * 2 1#5", "@daily", "30 0 9 L * *"]
+        {
+            assert!(Expr::parse(rare).is_ok(), "{rare}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_expression_is_too_odd(
+            text in "((\\*|[0-9]{1,2}|\\*/[0-9]{1,2}|[0-9]-[0-9]{1,2}|L|[0-6]#[1-6]|15W|MON|\\+1|[0-9],9) ){3,6}\\PC{0,3}",
+            now in 1_577_836_800_i64..2_145_916_800,
+        ) {
+            let now = Timestamp::from_second(now).unwrap();
+            if let Ok(expr) = Expr::parse(&text) {
+                let next = expr.next_after(now, &"America/St_Johns".parse().unwrap());
+                prop_assert!(next.is_some_and(|next| next > now), "{text}");
+            }
+        }
     }
 }

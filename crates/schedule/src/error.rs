@@ -6,7 +6,7 @@ use holdfast_types::{Fault, Kind};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// It is not of the shape that a job has; the text says where.
-    #[error("this is no such thing: {0}")]
+    #[error("the job cannot be read: {0}")]
     Unreadable(String),
     /// The expression cannot be read.
     #[error(

@@ -1,77 +1,24 @@
 //! A job: its fields, what may be changed of it, and what is checked whenever it is
 //! (spec CRN-003, 004, 006, 023).
 
-use std::fmt;
+mod id;
+mod patch;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+pub use self::{
+    id::{JobKind, check_id, job_id},
+    patch::JobPatch,
+};
 use crate::{
-    error::{Error, bounds, shown},
+    error::{Error, bounds},
     missed::Missed,
     payload::{Isolation, Payload, SessionTarget, WakeMode, text},
     run::{Overlap, RunStatus},
     schedule::Schedule,
 };
-
-/// The longest id, in bytes: others' ids are kept when their jobs are imported.
-const LONGEST_ID: usize = 128;
-
-/// What a job is for (C-18): one table and one loop serve all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JobKind {
-    /// An agent looks whether something needs doing.
-    Heartbeat,
-    /// What a person or an agent scheduled.
-    Cron,
-    /// What a person is to be reminded of.
-    Reminder,
-    /// An agent is woken, without a model being asked.
-    Timer,
-}
-
-impl JobKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Heartbeat, Self::Cron, Self::Reminder, Self::Timer];
-
-    /// The word for it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Heartbeat => "heartbeat",
-            Self::Cron => "cron",
-            Self::Reminder => "reminder",
-            Self::Timer => "timer",
-        }
-    }
-}
-
-impl fmt::Display for JobKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// The id of a new job: `cron_` and eight digits, of random bits that the caller has.
-#[must_use]
-pub fn job_id(bits: u32) -> String {
-    format!("cron_{bits:08x}")
-}
-
-/// Whether an id that another system gave may stay as it is.
-///
-/// # Errors
-///
-/// If it is empty, longer than 128 bytes or has more in it than letters, digits and `_-.:@`.
-pub fn check_id(id: &str) -> Result<(), Error> {
-    let is_fine = |c: char| c.is_alphanumeric() || "_-.:@".contains(c);
-    if (1..=LONGEST_ID).contains(&id.len()) && id.chars().all(is_fine) {
-        return Ok(());
-    }
-    Err(bounds("id", format!("`{}`", shown(id)), "1 to 128 letters, digits and `_-.:@`"))
-}
 
 /// What a job is to be.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,51 +100,6 @@ impl NewJob {
             isolation.check()?;
         }
         self.schedule.check(now, allowed.floor, allowed.late)
-    }
-}
-
-/// What is to be another thing about a job; what is absent stays.
-///
-/// The fields are those that may be changed, and no others (CRN-023): not the id, whose it is, or
-/// what its runs left.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct JobPatch {
-    /// See [`NewJob::name`].
-    pub name: Option<String>,
-    /// See [`NewJob::description`].
-    pub description: Option<String>,
-    /// See [`NewJob::enabled`].
-    pub enabled: Option<bool>,
-    /// See [`NewJob::delete_after_run`].
-    #[serde(alias = "deleteAfterRun")]
-    pub delete_after_run: Option<bool>,
-    /// See [`NewJob::schedule`].
-    pub schedule: Option<Schedule>,
-    /// See [`NewJob::session_target`].
-    #[serde(alias = "sessionTarget")]
-    pub session_target: Option<SessionTarget>,
-    /// See [`NewJob::wake_mode`].
-    #[serde(alias = "wakeMode")]
-    pub wake_mode: Option<WakeMode>,
-    /// See [`NewJob::payload`].
-    pub payload: Option<Payload>,
-    /// See [`NewJob::isolation`].
-    pub isolation: Option<Isolation>,
-    /// See [`NewJob::missed`].
-    pub missed: Option<Missed>,
-    /// See [`NewJob::overlap`].
-    pub overlap: Option<Overlap>,
-}
-
-impl JobPatch {
-    /// Reads what a caller wrote.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Unreadable`] says which field cannot be changed, and which can.
-    pub fn from_json(json: Value) -> Result<Self, Error> {
-        read(json)
     }
 }
 
@@ -293,25 +195,40 @@ impl Job {
         set(&mut what.payload, patch.payload);
         set(&mut what.missed, patch.missed);
         set(&mut what.overlap, patch.overlap);
-        what.isolation = patch.isolation.or(what.isolation);
+        set(&mut what.isolation, patch.isolation);
         // A job whose only moment is over may still be renamed or disabled.
         let late = if is_anew && what.enabled { allowed.late } else { SignedDuration::MAX };
         what.check(now, Allowed { late, ..allowed })?;
-        self.what = what;
-        self.updated_at_ms = now.as_millisecond();
+        let mut changed = Self { what, updated_at_ms: now.as_millisecond(), ..self.clone() };
         if is_anew {
-            self.state.consecutive_errors = 0;
-            self.reschedule(now, allowed);
+            changed.state.consecutive_errors = 0;
+            changed.reschedule(now, allowed);
+            changed.check_has_next(now)?;
         }
+        *self = changed;
         Ok(())
+    }
+
+    /// Refuses to enable what has run at the only moment that it has.
+    fn check_has_next(&self, now: Timestamp) -> Result<(), Error> {
+        let only = self.what.schedule.next_after(Timestamp::MIN);
+        match (self.what.enabled, self.state.next_run_at_ms, only) {
+            (true, None, Some(at)) => Err(Error::Past { at, now }),
+            (true | false, Some(_) | None, Some(_) | None) => Ok(()),
+        }
     }
 
     /// When it is due next, counted anew.
     fn reschedule(&mut self, now: Timestamp, allowed: Allowed) {
         self.what.schedule = self.what.schedule.clone().anchored(now);
-        // A moment that is just over counts, if it is the only one.
+        // A moment that is just over counts, if it is the only one and the job has not run since.
         let from = match self.what.schedule.is_once() {
-            true => now.checked_sub(allowed.late).unwrap_or(now),
+            true => {
+                let ran = self.state.last_run_at_ms.map(Timestamp::from_millisecond);
+                let ran = ran.and_then(Result::ok).unwrap_or(Timestamp::MIN);
+                let late = allowed.late.saturating_add(SignedDuration::from_millis(1));
+                now.checked_sub(late).unwrap_or(now).max(ran)
+            }
             false => now,
         };
         let next = self.what.enabled.then(|| self.what.schedule.next_after(from)).flatten();
@@ -326,144 +243,4 @@ fn set<T>(field: &mut T, new: Option<T>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    const NOW: i64 = 1_767_225_600_000;
-
-    fn now() -> Timestamp {
-        Timestamp::from_millisecond(NOW).unwrap()
-    }
-
-    fn allowed() -> Allowed {
-        Allowed { floor: SignedDuration::from_secs(10), late: SignedDuration::from_mins(5) }
-    }
-
-    fn job() -> Job {
-        let what = NewJob::from_json(json!({
-            "name": "tea", "payload": {"kind": "systemEvent", "message": "tea is ready"}
-        }));
-        Job::add(&job_id(0x1a2b), what.unwrap(), now(), allowed()).unwrap()
-    }
-
-    fn patch(json: Value) -> Result<Job, Error> {
-        let mut job = job();
-        job.update(JobPatch::from_json(json)?, now(), allowed())?;
-        Ok(job)
-    }
-
-    #[test]
-    fn a_job_of_which_little_is_said_is_the_seeds_usual_one() {
-        let written = serde_json::to_value(job()).unwrap();
-
-        assert_eq!(
-            written,
-            json!({
-                "id": "cron_00001a2b", "name": "tea", "description": "", "enabled": true,
-                "delete_after_run": false, "created_at_ms": NOW, "updated_at_ms": NOW,
-                "schedule": {"kind": "every", "every_ms": 3_600_000, "anchor_ms": NOW},
-                "session_target": "main", "wake_mode": "next-heartbeat",
-                "payload": {"kind": "systemEvent", "message": "tea is ready"},
-                "missed": {"policy": "skip"}, "overlap": "skip",
-                "state": {
-                    "next_run_at_ms": NOW + 3_600_000, "running_at_ms": null,
-                    "last_run_at_ms": null, "last_status": null, "last_error": null,
-                    "last_duration_ms": null, "consecutive_errors": 0
-                }
-            })
-        );
-        assert_eq!(serde_json::from_value::<Job>(written).unwrap(), job());
-    }
-
-    #[test]
-    fn what_a_job_does_not_have_is_refused_and_named() {
-        for (json, why) in [
-            (
-                json!({"name": "a", "payload": {"kind": "systemEvent", "message": "m"}, "id": "x"}),
-                "unknown field `id`",
-            ),
-            (json!({"name": "a"}), "missing field `payload`"),
-            (json!({"payload": {"kind": "systemEvent", "message": "m"}}), "missing field `name`"),
-            (
-                json!({"name": "a", "payload": {"kind": "systemEvent", "message": "m"}, "schedule": {"kind": "at"}}),
-                "missing field `at_ms`",
-            ),
-        ] {
-            let error = NewJob::from_json(json).unwrap_err().to_string();
-            assert!(error.contains(why), "{error}");
-        }
-    }
-
-    #[test]
-    fn only_what_may_be_changed_can_be() {
-        for field in ["id", "state", "created_at_ms", "updated_at_ms", "agent_id", "tenant_id"] {
-            let error = JobPatch::from_json(json!({ field: "x" })).unwrap_err().to_string();
-            assert!(error.contains(&format!("unknown field `{field}`")), "{error}");
-            assert!(error.contains("expected one of `name`"), "{error}");
-        }
-        let changed = patch(json!({
-            "name": "coffee", "description": "at ten", "delete_after_run": true,
-            "wake_mode": "now", "missed": {"policy": "once"}, "overlap": "wait",
-        }));
-        let changed = changed.unwrap();
-        assert_eq!((changed.what.name.as_str(), changed.what.wake_mode), ("coffee", WakeMode::Now));
-        assert_eq!(changed.state, job().state);
-    }
-
-    #[test]
-    fn a_job_is_checked_as_a_whole_when_it_is_changed() {
-        assert_eq!(patch(json!({"session_target": "isolated"})), Err(Error::IsolatedTakesTurns));
-        let turn = json!({"kind": "agentTurn", "message": "look"});
-        assert_eq!(patch(json!({"payload": turn})), Err(Error::MainTakesEvents));
-        assert!(patch(json!({"payload": turn, "session_target": "isolated"})).is_ok());
-        assert!(patch(json!({"schedule": {"kind": "every", "every_ms": 9_999}})).is_err());
-        assert!(patch(json!({"name": ""})).is_err());
-    }
-
-    #[test]
-    fn a_job_that_could_not_be_changed_stays_as_it_was() {
-        let mut changed = job();
-        let patch = JobPatch::from_json(json!({"name": "b", "session_target": "isolated"}));
-
-        assert!(changed.update(patch.unwrap(), now(), allowed()).is_err());
-
-        assert_eq!(changed, job());
-    }
-
-    #[test]
-    fn the_next_run_is_known_at_once_when_a_job_is_added_changed_or_enabled() {
-        let schedule = json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Asia/Tokyo"});
-        let changed = patch(json!({ "schedule": schedule })).unwrap();
-        assert_eq!(changed.state.next_run_at_ms, Some(NOW + 24 * 3_600_000));
-
-        let mut off = patch(json!({"enabled": false})).unwrap();
-        assert_eq!(off.state.next_run_at_ms, None);
-        off.state.consecutive_errors = 4;
-        let on = JobPatch { enabled: Some(true), ..JobPatch::default() };
-        off.update(on, now(), allowed()).unwrap();
-        assert_eq!(off.state.next_run_at_ms, Some(NOW + 3_600_000));
-        assert_eq!(off.state.consecutive_errors, 0);
-    }
-
-    #[test]
-    fn a_moment_that_is_just_over_still_runs_and_one_long_over_is_refused() {
-        let at = |ms: i64| patch(json!({"schedule": {"kind": "at", "at_ms": ms}}));
-
-        assert_eq!(at(NOW - 60_000).unwrap().state.next_run_at_ms, Some(NOW - 60_000));
-        assert!(matches!(at(NOW - 600_000), Err(Error::Past { .. })));
-        let mut over = at(NOW).unwrap();
-        let later = now().checked_add(SignedDuration::from_hours(1)).unwrap();
-        let off = JobPatch { enabled: Some(false), ..JobPatch::default() };
-        assert_eq!(over.update(off, later, allowed()), Ok(()));
-    }
-
-    #[test]
-    fn an_id_that_another_system_gave_may_stay() {
-        assert!(["cron_12ab34cd", "a.b:c@d-1", "任务1"].iter().all(|id| check_id(id).is_ok()));
-        assert!(
-            ["", "a b", "a\n", "../x", &"x".repeat(129)].iter().all(|id| check_id(id).is_err())
-        );
-    }
-}
+mod tests;

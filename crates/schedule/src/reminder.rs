@@ -1,6 +1,9 @@
 //! Reminders: when they are for, what is said of them, how many there may be (spec REM).
 
+mod clock;
 mod cursor;
+mod day;
+mod later;
 mod limits;
 mod read;
 mod texts;
