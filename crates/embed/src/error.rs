@@ -21,8 +21,8 @@ pub enum Error {
 
     /// The local model was never fetched.
     #[error(
-        "the local embedder has no `{}`: fetch it with `python3 deploy/dev/embedder.py --dir \
-         .holdfast`, set the directory that has it, or configure an embedding server", .0.display()
+        "the local embedder has no `{}`: fetch it with `make embedder` (deploy/dev/embedder.py), set \
+         the directory that has it, or configure an embedding server", .0.display()
     )]
     Missing(PathBuf),
 

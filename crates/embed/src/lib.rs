@@ -49,7 +49,7 @@ pub trait Embedder: fmt::Debug + Send + Sync {
     fn dimension(&self) -> usize;
 
     /// One vector of length 1 for each text, in their order. What is longer than the model can
-    /// read is cut, and a text that says nothing may give a vector of zeros.
+    /// read is cut (a server may refuse it instead), and a blank text may give a vector of zeros.
     ///
     /// Dropping the future ends the work after the batch at hand.
     ///

@@ -23,8 +23,10 @@ use crate::unit::normalise;
 use crate::{Embedder, Error, Purpose, check_count};
 
 const DIMENSION: usize = 384;
-/// Texts at a time: a question waits for one such batch at most.
+/// What is embedded at a time: so many texts, or so many bytes with their padding. A question that
+/// comes meanwhile waits for one such batch, about as long as one chunk takes.
 const BATCH: usize = 8;
+const BATCH_BYTES: usize = 2_000;
 const LIBRARY: &str =
     if cfg!(target_os = "macos") { "libonnxruntime.dylib" } else { "libonnxruntime.so" };
 
@@ -92,7 +94,7 @@ impl Embedder for Local {
             let mut order: Vec<usize> = (0..texts.len()).collect();
             order.sort_by_key(|&at| texts[at].len());
             let mut vectors = vec![Vec::new(); texts.len()];
-            for places in order.chunks(BATCH) {
+            for places in batches(&order, texts) {
                 let batch: Vec<String> = places.iter().map(|&at| texts[at].clone()).collect();
                 // Fair: whoever asks for one text meanwhile is next.
                 let mut model = Arc::clone(&self.model).lock_owned().await;
@@ -104,6 +106,23 @@ impl Embedder for Local {
             Ok(vectors)
         })
     }
+}
+
+/// Cuts an order, shortest text first, into batches.
+fn batches<'a>(order: &'a [usize], texts: &[String]) -> Vec<&'a [usize]> {
+    let mut batches = Vec::new();
+    let mut start = 0;
+    for end in 1..=order.len() {
+        let full = order.get(end).is_none_or(|&next| {
+            let with = end + 1 - start;
+            with > BATCH || with * texts[next].len() > BATCH_BYTES
+        });
+        if full {
+            batches.push(&order[start..end]);
+            start = end;
+        }
+    }
+    batches
 }
 
 impl Model {

@@ -77,7 +77,7 @@ impl OpenAi {
         Ok(Self { config, url, client })
     }
 
-    async fn batch(&self, texts: &[String], prefix: &str) -> Result<Vec<Vec<f32>>, Error> {
+    async fn batch(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>, Error> {
         let body = Request {
             model: &self.config.model,
             input: texts.iter().map(|text| format!("{prefix}{text}")).collect(),
@@ -135,9 +135,15 @@ impl Embedder for OpenAi {
         };
         Box::pin(async move {
             check_count(texts)?;
-            let mut vectors = Vec::with_capacity(texts.len());
-            for batch in texts.chunks(BATCH) {
-                vectors.extend(self.batch(batch, prefix).await?);
+            // Servers refuse a whole request for one text that is empty.
+            let said: Vec<usize> =
+                (0..texts.len()).filter(|&at| !texts[at].trim().is_empty()).collect();
+            let mut vectors = vec![vec![0.0; self.config.dimension]; texts.len()];
+            for places in said.chunks(BATCH) {
+                let batch: Vec<&str> = places.iter().map(|&at| texts[at].as_str()).collect();
+                for (&at, vector) in places.iter().zip(self.batch(&batch, prefix).await?) {
+                    vectors[at] = vector;
+                }
             }
             Ok(vectors)
         })

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::words::{is_unspaced, lowered, terms};
+use crate::words::{is_common, is_unspaced, lowered, terms};
 
 /// A question, read with the authors of what is searched at hand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,19 +20,19 @@ pub struct Question {
 impl Question {
     /// Reads a question. `authors` are those who wrote the units that are searched, by the names
     /// stored with them; a name of several words is found by all of them in a row, or by its first.
+    /// One that is also a common word (`Will`) must be written as it is stored.
     ///
     /// A question that is nothing but names keeps them in `meaning`: there must be something to
     /// embed.
     #[must_use]
     pub fn read(text: &str, authors: &[String]) -> Self {
         let words: Vec<(usize, &str)> = text.unicode_word_indices().collect();
-        let plain: Vec<String> = words.iter().map(|(_, word)| lowered(word)).collect();
         let mut named = BTreeSet::new();
         let mut gone = vec![false; words.len()];
         for author in authors {
-            let name: Vec<String> = author.unicode_words().map(lowered).collect();
+            let name: Vec<&str> = author.unicode_words().collect();
             for at in 0..words.len() {
-                let said = spoken(&plain[at..], &name);
+                let said = spoken(&words[at..], &name);
                 if said > 0 {
                     named.insert(author.clone());
                     gone[at..at + said].fill(true);
@@ -48,14 +48,20 @@ impl Question {
 }
 
 /// How many of the words a name takes at their beginning: all of its own, its first alone, or 0.
-fn spoken(words: &[String], name: &[String]) -> usize {
+fn spoken(words: &[(usize, &str)], name: &[&str]) -> usize {
     let Some(first) = name.first() else { return 0 };
-    if words.starts_with(name) {
-        return name.len();
+    let begins = words.iter().zip(name).take_while(|((_, word), part)| is_said(word, part)).count();
+    if begins == name.len() {
+        return begins;
     }
     // One character of a script without spaces is a word by itself, and no first name.
-    let whole = first.chars().count() > 1 && !first.chars().any(is_unspaced);
-    usize::from(whole && words.first() == Some(first))
+    let alone = first.chars().count() > 1 && !first.chars().any(is_unspaced);
+    usize::from(alone && begins > 0)
+}
+
+fn is_said(word: &str, part: &str) -> bool {
+    let plain = lowered(word);
+    plain == lowered(part) && (!is_common(&plain) || word.starts_with(part))
 }
 
 fn without(text: &str, words: &[(usize, &str)], gone: &[bool]) -> String {
@@ -107,6 +113,22 @@ mod tests {
     #[test]
     fn a_name_within_a_word_is_not_the_name() {
         assert_eq!(read("Is Adaline here?", &["Ada"]).authors, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_name_that_is_a_common_word_must_be_written_as_a_name() {
+        assert_eq!(read("When will Ann travel?", &["Will"]).authors, Vec::<String>::new());
+        assert_eq!(read("Where is Will's tea?", &["Will"]).authors, ["Will"]);
+        assert_eq!(read("Is it a cat?", &["A", "a"]).authors, ["a"]);
+    }
+
+    #[test]
+    fn a_chinese_name_is_found_within_the_text_and_its_family_name_alone_is_not() {
+        let question = read("王伟喜欢喝茶吗", &["王伟"]);
+
+        assert_eq!(question.authors, ["王伟"]);
+        assert_eq!(question.meaning, "喜欢喝茶吗");
+        assert_eq!(read("王府井在哪里", &["王伟"]).authors, Vec::<String>::new());
     }
 
     #[test]

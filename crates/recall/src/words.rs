@@ -53,6 +53,11 @@ pub(crate) fn lowered(word: &str) -> String {
     lower.strip_suffix("'s").unwrap_or(&lower).to_owned()
 }
 
+/// Whether a lowered word is too common to be looked for.
+pub(crate) fn is_common(word: &str) -> bool {
+    COMMON.binary_search(&word).is_ok()
+}
+
 /// Whether a script is written without spaces between its words, or glues its particles on.
 pub(crate) const fn is_unspaced(c: char) -> bool {
     matches!(c,
@@ -79,7 +84,7 @@ fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
 
 fn term(english: &Stemmer, word: &str) -> Option<String> {
     let word = lowered(word);
-    if word.is_empty() || COMMON.binary_search(&word.as_str()).is_ok() {
+    if word.is_empty() || is_common(&word) {
         return None;
     }
     let stem = if word.is_ascii() { english.stem(&word).into_owned() } else { word };

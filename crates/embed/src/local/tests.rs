@@ -7,7 +7,10 @@ use crate::{Embedder, Error, Purpose};
 
 /// The model, or nothing where it was not fetched.
 async fn model() -> anyhow::Result<Option<Local>> {
-    let Some(dir) = std::env::var_os("HOLDFAST_TEST_EMBEDDER") else { return Ok(None) };
+    let Some(dir) = std::env::var_os("HOLDFAST_TEST_EMBEDDER") else {
+        eprintln!("not tested: `make embedder`, then HOLDFAST_TEST_EMBEDDER=.holdfast/embedder");
+        return Ok(None);
+    };
     Ok(Some(Local::load(Config { dir: PathBuf::from(dir), threads: 2 }).await?))
 }
 
@@ -30,6 +33,22 @@ async fn threads_are_bounded() {
     let made = Local::load(Config { threads: 0, ..Config::default() }).await;
 
     assert!(matches!(made, Err(Error::Setup(_))));
+}
+
+#[test]
+fn batches_are_small_in_texts_and_in_bytes_and_lose_none() {
+    let texts: Vec<String> =
+        (0..40).map(|n| "x".repeat(n * 20)).chain(["y".repeat(9_000)]).collect();
+    let order: Vec<usize> = (0..texts.len()).collect();
+
+    let batches = super::batches(&order, &texts);
+
+    assert_eq!(batches.concat(), order);
+    for batch in batches {
+        let widest = batch.iter().map(|&at| texts[at].len()).max().unwrap_or(0);
+        assert!(batch.len() == 1 || batch.len() * widest <= super::BATCH_BYTES, "{batch:?}");
+        assert!(batch.len() <= super::BATCH);
+    }
 }
 
 #[tokio::test]

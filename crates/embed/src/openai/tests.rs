@@ -71,6 +71,17 @@ async fn vectors_come_in_the_order_of_the_texts_over_several_requests_and_have_l
 }
 
 #[tokio::test]
+async fn a_blank_text_is_not_sent_and_has_no_direction() {
+    let embedder = server(honest).await.unwrap();
+
+    let texts = ["".into(), "3".into(), " \n".into()];
+    let vectors = embedder.embed(&texts, Purpose::Question).await.unwrap();
+
+    assert_eq!((&vectors[0], &vectors[2]), (&vec![0.0, 0.0], &vec![0.0, 0.0]));
+    assert!((vectors[1][1] / vectors[1][0] - 3.0).abs() < 0.01);
+}
+
+#[tokio::test]
 async fn each_refusal_is_told_by_what_one_can_do_about_it() {
     let kinds = [
         (StatusCode::UNAUTHORIZED, Kind::Internal),
