@@ -14,7 +14,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build test test-down chaos bench lint fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos bench lint fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -27,6 +27,9 @@ up: build ## run everything on this machine, and say what to try
 
 down: build ## stop it again
 	@$(HOLDFAST) down
+
+embedder: ## fetch the local embedding model, once
+	@$(PYTHON) deploy/dev/embedder.py --dir .holdfast
 
 # Backends of your own are used where all four variables name them; see docs/configuration.md.
 OWN = $(and $(HOLDFAST_DATABASE__URL),$(HOLDFAST_DATABASE__ADMIN_URL),$(HOLDFAST_NATS__URL),$(HOLDFAST_REDIS__URL))

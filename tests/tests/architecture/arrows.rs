@@ -11,11 +11,13 @@ const LAYERS: &[&[&str]] = &[
     &[
         "holdfast-browser",
         "holdfast-bus",
+        "holdfast-embed",
         "holdfast-grpc",
         "holdfast-llm",
         "holdfast-lock",
         "holdfast-mcp",
         "holdfast-pg",
+        "holdfast-recall",
         "holdfast-sandbox",
     ],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
@@ -43,12 +45,16 @@ const VENDORS: &[(&str, &[&str])] = &[
         ],
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
-    ("axum", &["agent-runner", "channel-bridge", "gateway", "holdfast-testkit", TESTS]),
+    (
+        "axum",
+        &["agent-runner", "channel-bridge", "gateway", "holdfast-embed", "holdfast-testkit", TESTS],
+    ),
     (
         "reqwest",
         &[
             "agent-runner",
             "channel-bridge",
+            "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",
             "holdfast-tools",
@@ -61,6 +67,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         &[
             "agent-runner",
             "channel-bridge",
+            "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",
             "holdfast-tools",

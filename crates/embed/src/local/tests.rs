@@ -1,0 +1,82 @@
+//! What the model says, where it was fetched: `HOLDFAST_TEST_EMBEDDER` names its directory.
+
+use std::path::PathBuf;
+
+use super::{Config, Local};
+use crate::{Embedder, Error, Purpose};
+
+/// The model, or nothing where it was not fetched.
+async fn model() -> anyhow::Result<Option<Local>> {
+    let Some(dir) = std::env::var_os("HOLDFAST_TEST_EMBEDDER") else {
+        eprintln!("not tested: `make embedder`, then HOLDFAST_TEST_EMBEDDER=.holdfast/embedder");
+        return Ok(None);
+    };
+    Ok(Some(Local::load(Config { dir: PathBuf::from(dir), threads: 2 }).await?))
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[tokio::test]
+async fn a_model_that_was_not_fetched_says_what_to_do() {
+    let dir = PathBuf::from("/nonexistent");
+
+    let error = Local::load(Config { dir, threads: 1 }).await.unwrap_err();
+
+    assert!(matches!(error, Error::Missing(_)));
+    assert!(error.to_string().contains("embedder.py"), "{error}");
+}
+
+#[tokio::test]
+async fn threads_are_bounded() {
+    let made = Local::load(Config { threads: 0, ..Config::default() }).await;
+
+    assert!(matches!(made, Err(Error::Setup(_))));
+}
+
+#[test]
+fn batches_are_small_in_texts_and_in_bytes_and_lose_none() {
+    let texts: Vec<String> =
+        (0..40).map(|n| "x".repeat(n * 20)).chain(["y".repeat(9_000)]).collect();
+    let order: Vec<usize> = (0..texts.len()).collect();
+
+    let batches = super::batches(&order, &texts);
+
+    assert_eq!(batches.concat(), order);
+    for batch in batches {
+        let widest = batch.iter().map(|&at| texts[at].len()).max().unwrap_or(0);
+        assert!(batch.len() == 1 || batch.len() * widest <= super::BATCH_BYTES, "{batch:?}");
+        assert!(batch.len() <= super::BATCH);
+    }
+}
+
+#[tokio::test]
+async fn what_means_the_same_is_near_whatever_its_words() {
+    let Some(model) = model().await.unwrap() else { return };
+    let texts = [
+        "How do I reset my password?",
+        "I forgot my login credentials and cannot get in.",
+        "The recipe needs two eggs and some flour.",
+    ];
+
+    let vectors = model.embed(&texts.map(str::to_owned), Purpose::Passage).await.unwrap();
+
+    assert!(dot(&vectors[0], &vectors[1]) > 0.4);
+    assert!(dot(&vectors[0], &vectors[2]) < 0.15);
+}
+
+#[tokio::test]
+async fn a_texts_vector_depends_neither_on_its_batch_nor_on_its_place() {
+    let Some(model) = model().await.unwrap() else { return };
+    let mut texts: Vec<_> = (1..30).map(|n| format!("{} end", "some words ".repeat(n))).collect();
+    texts.reverse();
+
+    let together = model.embed(&texts, Purpose::Passage).await.unwrap();
+
+    for (text, vector) in texts.iter().zip(&together).step_by(7) {
+        let alone = model.embed(std::slice::from_ref(text), Purpose::Question).await.unwrap();
+        assert!(dot(&alone[0], vector) > 0.99, "{text}");
+        assert!((dot(vector, vector) - 1.0).abs() < 1e-4);
+    }
+}

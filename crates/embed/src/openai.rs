@@ -1,0 +1,207 @@
+//! A server that speaks OpenAI's `/v1/embeddings`: OpenAI, TEI, Ollama, vLLM, llama.cpp and others.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use reqwest::header::RETRY_AFTER;
+use reqwest::{Response, StatusCode, Url};
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+use crate::unit::normalise;
+use crate::{Embedder, Error, Purpose, check_count};
+
+/// Texts in one request; every server known takes so many.
+const BATCH: usize = 64;
+/// The most that is read of an answer: 64 vectors of 4096 numbers of 20 characters, twice.
+const MOST_BYTES: usize = 12 * 1024 * 1024;
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Which server, which model.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The address up to and with `/v1`.
+    pub base_url: String,
+    /// The model's name there.
+    pub model: String,
+    /// How many numbers its vectors have; another answer is an error.
+    pub dimension: usize,
+    /// The key, if the server wants one.
+    #[serde(default)]
+    pub api_key: Option<SecretString>,
+    /// Asks the server to shorten its vectors to `dimension`, which only some models can.
+    #[serde(default)]
+    pub shorten: bool,
+    /// What the model wants before a question, such as `query: `.
+    #[serde(default)]
+    pub question_prefix: String,
+    /// What the model wants before a passage, such as `passage: `.
+    #[serde(default)]
+    pub passage_prefix: String,
+    /// How long one request may take, in seconds; 0 is 30.
+    #[serde(default)]
+    pub timeout_seconds: u64,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct OpenAi {
+    config: Config,
+    url: Url,
+    client: reqwest::Client,
+}
+
+impl OpenAi {
+    /// Checks the configuration; asks the server nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setup`].
+    pub fn new(config: Config) -> Result<Self, Error> {
+        let address = format!("{}/embeddings", config.base_url.trim_end_matches('/'));
+        let url = Url::parse(&address).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
+        let url = url.ok_or(Error::Setup("`base_url` must be an http or https url"))?;
+        if config.model.is_empty() || config.dimension == 0 {
+            return Err(Error::Setup("`model` and `dimension` must be set"));
+        }
+        holdfast_kit::tls::install_crypto();
+        let seconds = if config.timeout_seconds == 0 { 30 } else { config.timeout_seconds };
+        let client = reqwest::Client::builder()
+            .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .timeout(Duration::from_secs(seconds))
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|_| Error::Setup("no https client: are ca certificates installed?"))?;
+        Ok(Self { config, url, client })
+    }
+
+    async fn batch(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>, Error> {
+        let body = Request {
+            model: &self.config.model,
+            input: texts.iter().map(|text| format!("{prefix}{text}")).collect(),
+            encoding_format: "float",
+            dimensions: self.config.shorten.then_some(self.config.dimension),
+        };
+        let mut request = self.client.post(self.url.clone()).json(&body);
+        if let Some(key) = &self.config.api_key {
+            request = request.bearer_auth(key.expose_secret());
+        }
+        let answer = request.send().await.map_err(unreachable)?;
+        let answer = read(accepted(answer)?).await?;
+        let answer: Answer = serde_json::from_slice(&answer)
+            .map_err(|_| Error::Answer("it is no list of embeddings"))?;
+        self.vectors(answer, texts.len())
+    }
+
+    /// The vectors in the order of the texts: servers may answer in another.
+    fn vectors(&self, answer: Answer, wanted: usize) -> Result<Vec<Vec<f32>>, Error> {
+        let mut vectors = vec![Vec::new(); wanted];
+        for Embedding { index, mut embedding } in answer.data {
+            if embedding.len() != self.config.dimension {
+                return Err(Error::Answer("its vectors are not of the configured `dimension`"));
+            }
+            normalise(&mut embedding);
+            match vectors.get_mut(index) {
+                Some(place) if place.is_empty() => *place = embedding,
+                _ => return Err(Error::Answer("it has a vector for a text that was not sent")),
+            }
+        }
+        if vectors.iter().any(Vec::is_empty) {
+            return Err(Error::Answer("it lacks a vector"));
+        }
+        Ok(vectors)
+    }
+}
+
+impl Embedder for OpenAi {
+    fn model(&self) -> &str {
+        &self.config.model
+    }
+
+    fn dimension(&self) -> usize {
+        self.config.dimension
+    }
+
+    fn embed<'a>(
+        &'a self,
+        texts: &'a [String],
+        purpose: Purpose,
+    ) -> BoxFuture<'a, Result<Vec<Vec<f32>>, Error>> {
+        let prefix = match purpose {
+            Purpose::Question => &self.config.question_prefix,
+            Purpose::Passage => &self.config.passage_prefix,
+        };
+        Box::pin(async move {
+            check_count(texts)?;
+            // Servers refuse a whole request for one text that is empty.
+            let said: Vec<usize> =
+                (0..texts.len()).filter(|&at| !texts[at].trim().is_empty()).collect();
+            let mut vectors = vec![vec![0.0; self.config.dimension]; texts.len()];
+            for places in said.chunks(BATCH) {
+                let batch: Vec<&str> = places.iter().map(|&at| texts[at].as_str()).collect();
+                for (&at, vector) in places.iter().zip(self.batch(&batch, prefix).await?) {
+                    vectors[at] = vector;
+                }
+            }
+            Ok(vectors)
+        })
+    }
+}
+
+fn accepted(answer: Response) -> Result<Response, Error> {
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    Err(match status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Error::Auth,
+        StatusCode::TOO_MANY_REQUESTS => {
+            let seconds =
+                answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()?.parse().ok());
+            Error::RateLimited { retry_after: seconds.map(Duration::from_secs) }
+        }
+        StatusCode::REQUEST_TIMEOUT => Error::Unavailable(None),
+        _ if status.is_server_error() => Error::Unavailable(None),
+        _ => Error::Refused { status: status.as_u16() },
+    })
+}
+
+async fn read(mut answer: Response) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(unreachable)? {
+        if bytes.len() + chunk.len() > MOST_BYTES {
+            return Err(Error::Answer("it is longer than any embeddings are"));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+fn unreachable(e: reqwest::Error) -> Error {
+    Error::Unavailable(Some(Box::new(e.without_url())))
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    model: &'a str,
+    input: Vec<String>,
+    encoding_format: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    dimensions: Option<usize>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Embedding>,
+}
+
+#[derive(Deserialize)]
+struct Embedding {
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! Maximal marginal relevance (Carbonell and Goldstein, 1998): answers that do not repeat each
+//! other.
+//!
+//! Over single messages a relevance of 0.7 to 0.9 changed recall by less than 0.01 in the
+//! measurement and 0.5 lost 0.03. It is worth its cost where chunks overlap or a note was copied.
+
+use crate::fuse::Ranked;
+
+/// The best `k`, each chosen for its score and against its likeness to those chosen before it.
+///
+/// `likeness` is a cosine. `relevance` 1 keeps the order, 0 looks at nothing but difference. Scores
+/// are brought to 0…1 first, so that both are of one size. Cost: `k` times the candidates.
+#[must_use]
+pub fn spread<T: Copy>(
+    ranked: &[Ranked<T>],
+    k: usize,
+    relevance: f32,
+    likeness: impl Fn(T, T) -> f32,
+) -> Vec<Ranked<T>> {
+    let relevance = relevance.clamp(0.0, 1.0);
+    let low = ranked.iter().map(|r| r.score).fold(f32::INFINITY, f32::min);
+    let high = ranked.iter().map(|r| r.score).fold(f32::NEG_INFINITY, f32::max);
+    let width = (high - low).max(f32::EPSILON);
+    // For each that is left: how like it is to the nearest one chosen.
+    let mut left: Vec<(Ranked<T>, f32)> = ranked.iter().map(|r| (*r, 0.0)).collect();
+    let mut chosen = Vec::with_capacity(k.min(ranked.len()));
+    while chosen.len() < k {
+        let worth = |(r, like): &(Ranked<T>, f32)| {
+            relevance * (r.score - low) / width - (1.0 - relevance) * like
+        };
+        let mut best = None;
+        for (at, candidate) in left.iter().enumerate() {
+            // The earlier of equals, which `max_by` would not give.
+            if best.is_none_or(|(_, most)| worth(candidate) > most) {
+                best = Some((at, worth(candidate)));
+            }
+        }
+        let Some((at, _)) = best else { break };
+        let (next, _) = left.remove(at);
+        for (other, like) in &mut left {
+            *like = like.max(likeness(next.id, other.id));
+        }
+        chosen.push(next);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread;
+    use crate::fuse::{Found, Ranked, Weights, rank};
+
+    fn ranked() -> Vec<Ranked<u32>> {
+        let found: Vec<_> = [(1, 0.9), (2, 0.88), (3, 0.5), (4, 0.1)]
+            .map(|(id, meaning)| Found {
+                id,
+                words: 0.0,
+                meaning,
+                author: false,
+                terms: 9,
+                decay: 1.0,
+            })
+            .into();
+        rank(&found, &Weights::default())
+    }
+
+    /// 1 and 2 say the same.
+    fn likeness(a: u32, b: u32) -> f32 {
+        if a.min(b) == 1 && a.max(b) == 2 { 0.95 } else { 0.1 }
+    }
+
+    fn ids(ranked: &[Ranked<u32>]) -> Vec<u32> {
+        ranked.iter().map(|r| r.id).collect()
+    }
+
+    #[test]
+    fn a_repetition_gives_way_to_something_else() {
+        assert_eq!(ids(&spread(&ranked(), 2, 0.5, likeness)), [1, 3]);
+    }
+
+    #[test]
+    fn relevance_alone_keeps_the_order() {
+        assert_eq!(ids(&spread(&ranked(), 3, 1.0, likeness)), [1, 2, 3]);
+    }
+
+    #[test]
+    fn there_are_never_more_than_there_were_and_none_twice() {
+        let mut all = ids(&spread(&ranked(), 99, 0.3, likeness));
+        all.sort_unstable();
+
+        assert_eq!(all, [1, 2, 3, 4]);
+        assert_eq!(ids(&spread(&[], 3, 0.5, likeness)), Vec::<u32>::new());
+    }
+}

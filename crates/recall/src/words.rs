@@ -1,0 +1,149 @@
+//! The terms under which a text is indexed and asked for: the same function for both.
+//!
+//! Words are lowered, English ones lose their possessive and are stemmed, the commonest are
+//! dropped. Han, Kana and Hangul are written without spaces or inflect at the end, so each run of
+//! them gives its overlapping pairs, and a run of one character gives itself.
+
+use std::collections::BTreeMap;
+
+use rust_stemmers::{Algorithm, Stemmer};
+use unicode_segmentation::UnicodeSegmentation;
+
+/// A longer word is no word (a hash, an encoded file); its beginning is enough to find it.
+const LONGEST: usize = 64;
+
+/// English words that tell questions from one another by nothing; sorted, for the search.
+const COMMON: &[&str] = &[
+    "a", "about", "am", "an", "and", "are", "as", "at", "be", "been", "but", "by", "can", "could",
+    "did", "do", "does", "for", "from", "had", "has", "have", "he", "her", "his", "how", "i", "if",
+    "in", "into", "is", "it", "its", "just", "me", "my", "no", "not", "of", "on", "or", "our",
+    "she", "should", "so", "than", "that", "the", "their", "them", "then", "there", "these",
+    "they", "this", "those", "to", "was", "we", "were", "what", "when", "where", "which", "who",
+    "whom", "why", "will", "with", "would", "you", "your",
+];
+
+/// The terms of a text, in its order, repeated as often as they occur.
+#[must_use]
+pub fn terms(text: &str) -> Vec<String> {
+    let english = Stemmer::create(Algorithm::English);
+    let mut found = Vec::new();
+    for (unspaced, stretch) in stretches(text) {
+        if unspaced {
+            pairs(stretch, &mut found);
+        } else {
+            found.extend(stretch.unicode_words().filter_map(|word| term(&english, word)));
+        }
+    }
+    found
+}
+
+/// The terms of a text, each with how often it occurs.
+#[must_use]
+pub fn term_counts(text: &str) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for term in terms(text) {
+        *counts.entry(term).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// A word as it is compared: lowered, without the possessive.
+pub(crate) fn lowered(word: &str) -> String {
+    let lower = word.to_lowercase().replace('\u{2019}', "'");
+    lower.strip_suffix("'s").unwrap_or(&lower).to_owned()
+}
+
+/// Whether a lowered word is too common to be looked for.
+pub(crate) fn is_common(word: &str) -> bool {
+    COMMON.binary_search(&word).is_ok()
+}
+
+/// Whether a script is written without spaces between its words, or glues its particles on.
+pub(crate) const fn is_unspaced(c: char) -> bool {
+    matches!(c,
+        '\u{3040}'..='\u{30ff}'     // Hiragana, Katakana
+        | '\u{3400}'..='\u{4dbf}'   // Han, extension A
+        | '\u{4e00}'..='\u{9fff}'   // Han
+        | '\u{ac00}'..='\u{d7af}'   // Hangul
+        | '\u{f900}'..='\u{faff}'   // Han, compatibility
+        | '\u{20000}'..='\u{3ffff}' // Han, the other planes
+    )
+}
+
+/// The text in stretches that are written without spaces, and others.
+fn stretches(text: &str) -> impl Iterator<Item = (bool, &str)> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let unspaced = is_unspaced(rest.chars().next()?);
+        let end = rest.find(|c| is_unspaced(c) != unspaced).unwrap_or(rest.len());
+        let (stretch, after) = rest.split_at(end);
+        rest = after;
+        Some((unspaced, stretch))
+    })
+}
+
+fn term(english: &Stemmer, word: &str) -> Option<String> {
+    let word = lowered(word);
+    if word.is_empty() || is_common(&word) {
+        return None;
+    }
+    let stem = if word.is_ascii() { english.stem(&word).into_owned() } else { word };
+    Some(stem.chars().take(LONGEST).collect())
+}
+
+fn pairs(run: &str, found: &mut Vec<String>) {
+    let run: Vec<char> = run.chars().collect();
+    if let [alone] = run.as_slice() {
+        found.push(alone.to_string());
+    }
+    found.extend(run.windows(2).map(|pair| pair.iter().collect::<String>()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMON, term_counts, terms};
+
+    #[test]
+    fn the_common_words_are_sorted_or_the_search_would_miss_some() {
+        assert!(COMMON.is_sorted());
+    }
+
+    #[test]
+    fn a_question_and_its_answer_meet_in_their_stems() {
+        assert_eq!(
+            terms("When did she research adoption agencies?"),
+            ["research", "adopt", "agenc"]
+        );
+        assert_eq!(terms("Researching ADOPTION agency's"), ["research", "adopt", "agenc"]);
+    }
+
+    #[test]
+    fn text_without_spaces_gives_overlapping_pairs_and_a_single_character_itself() {
+        assert_eq!(terms("北京大学"), ["北京", "京大", "大学"]);
+        assert_eq!(terms("我 go 火"), ["我", "go", "火"]);
+        assert_eq!(terms("v2版本"), ["v2", "版本"]);
+        assert_eq!(terms("東京タワー"), ["東京", "京タ", "タワ", "ワー"]);
+    }
+
+    #[test]
+    fn accented_and_foreign_words_are_kept_as_they_are() {
+        assert_eq!(terms("Füße à Zürich"), ["füße", "à", "zürich"]);
+    }
+
+    #[test]
+    fn a_typographic_apostrophe_is_an_apostrophe() {
+        assert_eq!(terms("Ann\u{2019}s"), terms("Ann's"));
+    }
+
+    #[test]
+    fn a_word_of_a_megabyte_is_cut() {
+        let found = terms(&"ж".repeat(1_000_000));
+        assert_eq!(found.iter().map(|t| t.chars().count()).collect::<Vec<_>>(), [super::LONGEST]);
+    }
+
+    #[test]
+    fn terms_are_counted() {
+        let counts = term_counts("tea, Tea and more tea");
+        assert_eq!(counts.into_iter().collect::<Vec<_>>(), [("more".into(), 1), ("tea".into(), 3)]);
+    }
+}
