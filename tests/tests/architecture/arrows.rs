@@ -18,7 +18,7 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-pg",
         "holdfast-sandbox",
     ],
-    &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
+    &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
@@ -35,6 +35,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         "sqlx",
         &[
             "holdfast-directory",
+            "holdfast-jobs",
             "holdfast-pg",
             "holdfast-session",
             "holdfast-testkit",
