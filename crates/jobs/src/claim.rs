@@ -1,11 +1,10 @@
 //! Deciding slots that have come: each once, in one transaction with the job's next slot.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use holdfast_types::TenantId;
 use serde_json::Value;
 use sqlx::{PgConnection, types::Json};
-use std::collections::HashSet;
 use uuid::Uuid;
 
 use crate::{
@@ -143,7 +142,6 @@ impl Decided {
         let due = Due { job: scheduled, slot: slot.to_jiff(), now: now.to_jiff() };
         let planned = planner.plan(due).and_then(|planned| planned.checked(due.slot));
 
-        let first = self.lines.len();
         let mut advanced = Advanced {
             tenant,
             job,
@@ -162,7 +160,6 @@ impl Decided {
                 self.line(&mut advanced, Outcome::Error, UNPLANNABLE, (due.slot, 1));
             }
         }
-        debug_assert!(self.lines.len() - first <= 2, "one line for each reason");
         self.jobs.push(advanced);
         Ok(())
     }
@@ -171,7 +168,8 @@ impl Decided {
         if let Some(missed) = planned.missed {
             self.line(job, Outcome::Skipped, MISSED, (missed.first, missed.count));
         }
-        let fires = !planned.fire.is_empty() && !(running && job.overlap == Overlap::Skip);
+        let is_in_the_way = running && job.overlap == Overlap::Skip;
+        let fires = !(planned.fire.is_empty() || is_in_the_way);
         match planned.fire.first() {
             Some(first) if !fires => {
                 let count = u32::try_from(planned.fire.len()).unwrap_or(u32::MAX);

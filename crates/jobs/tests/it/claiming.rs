@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -36,7 +36,8 @@ async fn deliver(
     arrived: &Delivery,
 ) -> anyhow::Result<()> {
     for firing in firings {
-        *arrived.lock().unwrap().entry(firing.id.idem_key()).or_default() += 1;
+        let mut arrived = arrived.lock().unwrap_or_else(PoisonError::into_inner);
+        *arrived.entry(firing.id.idem_key()).or_default() += 1;
     }
     let lease = Duration::from_secs(60);
     let delivered: Vec<Delivered> =
@@ -68,7 +69,7 @@ async fn three_replicas_fire_twenty_thousand_slots_once_each_though_some_die() -
         deliver(&world, &swept.firings, &arrived).await?;
     }
 
-    let arrived = arrived.lock().unwrap();
+    let arrived = arrived.lock().unwrap().clone();
     assert!(before < 20_000, "nobody died");
     assert_eq!(arrived.len(), 20_000);
     assert!(arrived.values().all(|times| *times == 1));
