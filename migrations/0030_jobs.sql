@@ -101,10 +101,12 @@ create table schedule.runs (
     tenant_id   uuid not null,
     job_id      uuid not null,
     n           bigint not null,
-    -- Null for slots that were skipped; then `slots` says how many, from `slot_at` on.
+    -- Null for slots that were skipped: those from `slot_at` to `slot_last`.
     slot        text,
     slot_at     timestamptz not null,
-    slots       integer not null default 1 check (slots > 0),
+    slot_last   timestamptz not null,
+    -- How many; null if nobody counted them.
+    slots       integer check (slots > 0),
     origin      text not null,
     status      text not null check (status in ('ok', 'error', 'skipped')),
     class       text check (class ~ '^[a-z][a-z0-9_.-]{0,63}$'),

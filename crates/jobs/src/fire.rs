@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use crate::{
     Error, FiringRef, Job, Jobs, Overlap, Slot,
+    firings::wake,
     jobs::{lock, now},
     log::column,
-    settle::wake,
 };
 
 /// When a job that is asked for runs.

@@ -9,8 +9,8 @@
 //! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
 //! | get, find, list, runs | gateway, tools | `read.rs` |
 //! | run now, backfill | gateway, tools | `fire.rs` |
-//! | claim due, next due | scheduler | `claim.rs` |
-//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs` |
+//! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
+//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs` |
 //! | sweep, forget | scheduler | `sweep.rs` |
 //!
 //! A slot's way: **claim** decides it, in one transaction with the job's next
@@ -32,8 +32,11 @@ mod add;
 mod change;
 mod check;
 mod claim;
+mod close;
+mod decide;
 mod error;
 mod fire;
+mod firings;
 mod forget;
 mod jobs;
 mod log;

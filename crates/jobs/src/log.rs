@@ -14,7 +14,8 @@ pub(crate) struct Line {
     pub n: i64,
     pub slot: Option<String>,
     pub at: jiff_sqlx::Timestamp,
-    pub slots: i32,
+    pub last: jiff_sqlx::Timestamp,
+    pub slots: Option<i32>,
     pub origin: Origin,
     pub outcome: Outcome,
     pub class: Option<String>,
@@ -26,10 +27,11 @@ pub(crate) struct Line {
 pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.runs
-            (tenant_id, job_id, n, slot, slot_at, slots, origin, status, class, duration_ms, run_id)
+            (tenant_id, job_id, n, slot, slot_at, slot_last, slots, origin, status, class,
+             duration_ms, run_id)
         select * from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::timestamptz[],
-                             $6::integer[], $7::text[], $8::text[], $9::text[], $10::bigint[],
-                             $11::uuid[])";
+                             $6::timestamptz[], $7::integer[], $8::text[], $9::text[], $10::text[],
+                             $11::bigint[], $12::uuid[])";
 
     if lines.is_empty() {
         return Ok(());
@@ -40,6 +42,7 @@ pub(crate) async fn write(conn: &mut PgConnection, lines: &[Line]) -> Result<(),
         .bind(column(lines, |line| line.n))
         .bind(column(lines, |line| line.slot.clone()))
         .bind(column(lines, |line| line.at))
+        .bind(column(lines, |line| line.last))
         .bind(column(lines, |line| line.slots))
         .bind(column(lines, |line| line.origin.as_str()))
         .bind(column(lines, |line| line.outcome.as_str()))

@@ -238,8 +238,10 @@ pub struct RunLine {
     pub slot: Option<Slot>,
     /// Its time, or the first of those that were skipped.
     pub at: Timestamp,
-    /// How many slots it stands for.
-    pub slots: i32,
+    /// The same, or the last of those that were skipped.
+    pub last: Timestamp,
+    /// How many slots it stands for, if anybody counted them.
+    pub slots: Option<i32>,
     /// Why there was a firing.
     pub origin: Origin,
     /// How it went.

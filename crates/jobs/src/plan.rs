@@ -46,8 +46,8 @@ pub struct Missed {
     pub first: Timestamp,
     /// The last of them.
     pub last: Timestamp,
-    /// How many they are, one at least.
-    pub count: u32,
+    /// How many they are, one at least, if that is known.
+    pub count: Option<u32>,
 }
 
 /// What becomes of the slots that have come.
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_plan_must_decide_the_earliest_slot_and_move_on() {
-        let missed = Some(Missed { first: at(10), last: at(20), count: 2 });
+        let missed = Some(Missed { first: at(10), last: at(20), count: Some(2) });
         let good = [
             Planned { fire: vec![at(10)], missed: None, next: next(20) },
             Planned { fire: vec![at(30)], missed, next: next(40) },

@@ -154,7 +154,8 @@ impl Jobs {
         limit: u32,
     ) -> Result<Vec<RunLine>, Error> {
         const SQL: &str = "
-            select n, slot, slot_at, slots, origin, status, class, duration_ms, run_id, finished_at
+            select n, slot, slot_at, slot_last, slots, origin, status, class, duration_ms, run_id,
+                   finished_at
             from schedule.runs where tenant_id = $1 and job_id = $2
             order by n desc limit $3";
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::{
-    Error, Firing, Jobs, Outcome,
+    Error, Firing, JobKind, Jobs, Outcome,
+    close::{Closing, How},
+    log::column,
     row::{FiringRow, firing, firing_ref},
-    settle::{Closing, How},
 };
 
 /// How many of those who had a firing may be lost before it is given up.
@@ -82,7 +83,7 @@ impl Jobs {
                        or j.running_until <= now() as free
                 from schedule.firings f
                 join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
-                where f.state = 'pending' and f.offer_at <= now()
+                where f.state = 'pending' and f.offer_at <= now() and j.kind = any($3)
                 order by f.offer_at
                 limit $1
                 for update of f, j skip locked),
@@ -114,6 +115,7 @@ impl Jobs {
         let rows: Vec<FiringRow> = sqlx::query_as(SQL)
             .bind(i64::from(limit))
             .bind(self.handover.as_secs_f64())
+            .bind(column(JobKind::ALL, |kind| kind.as_str()))
             .fetch_all(once.conn())
             .await?;
         once.done();

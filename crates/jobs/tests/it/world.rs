@@ -71,7 +71,7 @@ impl Planner for Clockwork {
         let missed = (count > 0).then(|| Missed {
             first: slots[0],
             last: slots[count - 1],
-            count: u32::try_from(count).unwrap_or(u32::MAX),
+            count: u32::try_from(count).ok(),
         });
         Ok(Planned { fire, missed, next: Some(Next { slot: next, due: next }) })
     }
@@ -102,10 +102,14 @@ impl World {
         Ok(Self { jobs, clock, database })
     }
 
+    /// How the services log in.
+    pub fn config(&self) -> Config {
+        Config { url: self.database.url().into(), ..Config::default() }
+    }
+
     /// Pools of the services' login.
     pub fn pools(&self) -> anyhow::Result<Pools> {
-        let config = Config { url: self.database.url().into(), ..Config::default() };
-        Pools::lazy(&config, "test")
+        Pools::lazy(&self.config(), "test")
     }
 
     pub fn with_limits(mut self, limits: Limits) -> Self {
