@@ -107,6 +107,8 @@ id!(/// A call that needs a person's word.
     ApprovalId, "apr", "an approval's id");
 id!(/// A person's own machine.
     NodeId, "nod", "a node's id");
+id!(/// Something that is to be done at its time.
+    JobId, "job", "a job's id");
 id!(/// One process that runs agents.
     RunnerId, "rnr", "a runner's id");
 

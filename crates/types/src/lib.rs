@@ -45,7 +45,7 @@ pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
 pub use id::{
-    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, KeyId, MessageId, NodeId, RunId,
+    AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId, RunId,
     RunnerId, SessionId, TenantId,
 };
 pub use media::{Media, StoredFile, extension, media_type};

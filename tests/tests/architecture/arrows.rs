@@ -22,6 +22,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
+    &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
+    &["holdfast-agent", "holdfast-tools"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
     &["holdfast"],
@@ -37,6 +39,7 @@ const VENDORS: &[(&str, &[&str])] = &[
         "sqlx",
         &[
             "holdfast-directory",
+            "holdfast-jobs",
             "holdfast-pg",
             "holdfast-session",
             "holdfast-testkit",

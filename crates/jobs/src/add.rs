@@ -1,0 +1,236 @@
+//! Making jobs.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{AgentId, JobId, TenantId};
+use serde_json::Value;
+use sqlx::types::Json;
+
+use crate::{
+    Error, Job, JobKind, Jobs, Next, Overlap, Scheduled,
+    check::Fields,
+    forget::forget,
+    jobs::now,
+    row::{JobRow, job},
+};
+
+/// A job to make.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    /// Its id, which makes it once however often it is sent.
+    pub id: JobId,
+    /// What its maker calls it, at most 256 bytes; `None` makes one up from the kind and the id.
+    pub external_id: Option<String>,
+    /// What to do if its maker has a job of that name.
+    pub existing: Existing,
+    /// Its kind.
+    pub kind: JobKind,
+    /// Who does it.
+    pub agent: AgentId,
+    /// The user whose it is; `None` is the tenant's own. From the caller's context, never from
+    /// what a model wrote.
+    pub owner: Option<String>,
+    /// Its name, at most 200 characters.
+    pub name: String,
+    /// What it is for, at most 2,000 characters.
+    pub description: String,
+    /// When, as the kind says it: an object of at most 8,000 bytes.
+    pub spec: Value,
+    /// What is done then: an object of at most 64,000 bytes.
+    pub payload: Value,
+    /// `main` or `isolated`.
+    pub session_target: Option<String>,
+    /// `now` or `next-heartbeat`.
+    pub wake_mode: Option<String>,
+    /// How an isolated run tells the main session of its end.
+    pub isolation: Option<Value>,
+    /// What becomes of a slot that comes while an earlier one runs.
+    pub overlap: Overlap,
+    /// Whether it goes once it has done well and has no slot left.
+    pub delete_after_run: bool,
+}
+
+/// What to do if there is a job of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// Refuse to make another.
+    #[default]
+    Refuse,
+    /// Put this one in its place, if it is of the same owner.
+    Replace,
+}
+
+/// What became of a job that was to be made.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Added {
+    /// It was made.
+    Made(Job),
+    /// It was made in the place of another.
+    Replaced(Job),
+    /// It was there: an earlier request of the same id had made it.
+    There(Job),
+}
+
+impl Added {
+    /// The job.
+    #[must_use]
+    pub fn into_job(self) -> Job {
+        match self {
+            Self::Made(job) | Self::Replaced(job) | Self::There(job) => job,
+        }
+    }
+}
+
+impl NewJob {
+    fn external_id(&self) -> String {
+        self.external_id.clone().unwrap_or_else(|| {
+            let digits = self.id.as_uuid().simple().to_string();
+            let end = &digits[digits.len() - 8..];
+            match (self.kind, &self.owner) {
+                // As a user's reminders have always been called (REM-004), if there is room.
+                (JobKind::Reminder, Some(owner)) if owner.len() <= 200 => {
+                    format!("reminder_{owner}_{end}")
+                }
+                (kind, _) => format!("{}_{end}", kind.as_str()),
+            }
+        })
+    }
+}
+
+impl Jobs {
+    /// Makes a job whose first slot the planner says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Taken`], [`Error::TooMany`], [`Error::Never`] if it has no slot, and if a field
+    /// or the schedule is wrong.
+    pub async fn add(&self, tenant: TenantId, new: NewJob) -> Result<Added, Error> {
+        let external_id = new.external_id();
+        fields(&new, &external_id).check()?;
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        one_at_a_time(&mut tx).await?;
+        if let Some(there) = by_id(&mut tx, new.id).await? {
+            tx.finish_reading();
+            return Ok(Added::There(there.try_into()?));
+        }
+        let replaced = make_room(&mut tx, &new, &external_id).await?;
+        self.check_limits(&mut tx, &new).await?;
+        let scheduled = Scheduled { tenant, job: new.id, kind: new.kind, spec: &new.spec };
+        let next = self.planner.first(scheduled, now(&mut tx).await?)?.ok_or(Error::Never)?;
+        insert(&mut tx, &new, &external_id, next).await?;
+        let job: Job = by_id(&mut tx, new.id).await?.ok_or(Error::Corrupt("job"))?.try_into()?;
+        tx.commit().await?;
+        Ok(if replaced { Added::Replaced(job) } else { Added::Made(job) })
+    }
+
+    async fn check_limits(&self, tx: &mut TenantTx, new: &NewJob) -> Result<(), Error> {
+        const TENANT: &str =
+            "select count(*) from schedule.jobs where tenant_id = $1 and kind <> ''";
+        const OWNER: &str = "
+            select count(*), count(*) filter (where kind = 'reminder') from schedule.jobs
+            where owner = $2 and tenant_id = $1 and state <> 'done'";
+
+        let tenant = tx.tenant();
+        let all: i64 =
+            sqlx::query_scalar(TENANT).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+        within("the tenant", "jobs", all, self.limits.tenant)?;
+        let Some(owner) = &new.owner else { return Ok(()) };
+        let (own, reminders): (i64, i64) =
+            sqlx::query_as(OWNER).bind(tenant.as_uuid()).bind(owner).fetch_one(tx.conn()).await?;
+        within("the user", "jobs", own, self.limits.owner)?;
+        match new.kind {
+            JobKind::Reminder => within("the user", "reminders", reminders, self.limits.reminders),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn within(whose: &'static str, what: &'static str, have: i64, limit: i64) -> Result<(), Error> {
+    if have >= limit { Err(Error::TooMany { whose, what, have, limit }) } else { Ok(()) }
+}
+
+/// Waits for others that make a job in this tenant, so that a limit is not passed by two at once.
+async fn one_at_a_time(tx: &mut TenantTx) -> Result<(), Error> {
+    const SQL: &str = "select pg_advisory_xact_lock(hashtextextended('schedule.jobs:' || $1, 0))";
+    let tenant = tx.tenant();
+    sqlx::query(SQL).bind(tenant.as_uuid().to_string()).execute(tx.conn()).await?;
+    Ok(())
+}
+
+async fn by_id(tx: &mut TenantTx, id: JobId) -> Result<Option<JobRow>, Error> {
+    const SQL: &str = job!("job_id = $2");
+    let tenant = tx.tenant();
+    Ok(sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(id.as_uuid())
+        .fetch_optional(tx.conn())
+        .await?)
+}
+
+/// Takes away the job that has the new one's name, if it may be replaced.
+async fn make_room(tx: &mut TenantTx, new: &NewJob, external_id: &str) -> Result<bool, Error> {
+    const SQL: &str = job!("external_id = $2 for update");
+    let tenant = tx.tenant();
+    let there: Option<JobRow> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(external_id)
+        .fetch_optional(tx.conn())
+        .await?;
+    let Some(there) = there else { return Ok(false) };
+    if new.existing == Existing::Refuse || there.owner != new.owner {
+        return Err(Error::Taken(there.external_id));
+    }
+    forget(tx, there.job_id.into()).await?;
+    Ok(true)
+}
+
+fn fields<'a>(new: &'a NewJob, external_id: &'a str) -> Fields<'a> {
+    Fields {
+        kind: new.kind,
+        external_id,
+        owner: new.owner.as_deref(),
+        name: &new.name,
+        description: &new.description,
+        spec: &new.spec,
+        payload: &new.payload,
+        session_target: new.session_target.as_deref(),
+        wake_mode: new.wake_mode.as_deref(),
+        isolation: new.isolation.as_ref(),
+    }
+}
+
+async fn insert(
+    tx: &mut TenantTx,
+    new: &NewJob,
+    external_id: &str,
+    next: Next,
+) -> Result<(), Error> {
+    const SQL: &str = "
+        insert into schedule.jobs
+            (tenant_id, job_id, external_id, kind, agent_id, owner, name, description, spec, payload,
+             session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(new.id.as_uuid())
+        .bind(external_id)
+        .bind(new.kind.as_str())
+        .bind(new.agent.as_uuid())
+        .bind(new.owner.as_deref())
+        .bind(&new.name)
+        .bind(&new.description)
+        .bind(Json(&new.spec))
+        .bind(Json(&new.payload))
+        .bind(new.session_target.as_deref())
+        .bind(new.wake_mode.as_deref())
+        .bind(new.isolation.as_ref().map(Json))
+        .bind(new.overlap.as_str())
+        .bind(new.delete_after_run)
+        .bind(jiff_sqlx::Timestamp::from(next.slot))
+        .bind(jiff_sqlx::Timestamp::from(next.due))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}

@@ -1,0 +1,279 @@
+//! The end of firings, and what it makes of their jobs.
+
+use std::collections::HashMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    Error, FiringRef, Jobs, Origin, Outcome, Slot,
+    firings::{self, Retry, wake},
+    log::{self, Line, column},
+    row::word,
+};
+
+/// Seconds until a job fires again after so many errors one after another (C-19).
+const BACKOFF: [i32; 5] = [30, 60, 300, 900, 3600];
+
+/// How often something that has only one slot is tried again after an error.
+const RETRIES: u32 = 3;
+
+impl Jobs {
+    /// Ends firings, and says of how many that counts.
+    pub(crate) async fn close(&self, closing: &[Closing]) -> Result<u64, Error> {
+        if closing.is_empty() {
+            return Ok(0);
+        }
+        let mut tx = self.pools.system().await?;
+        let mut jobs = lock(tx.conn(), closing.iter().map(|one| one.id)).await?;
+        let closed = firings::close(tx.conn(), closing).await?;
+        let count = closed.len() as u64;
+        let mut lines = Vec::new();
+        let mut retries = Vec::new();
+        for (place, at, origin, run) in closed {
+            let one = usize::try_from(place - 1).ok().and_then(|place| closing.get(place));
+            let key = one.map(|one| (one.id.tenant.as_uuid(), one.id.job.as_uuid()));
+            let (Some(one), Some(job)) = (one, key.and_then(|key| jobs.get_mut(&key))) else {
+                continue;
+            };
+            let origin = word(Origin::parse(&origin))?;
+            retries.extend(job.hear(one, origin));
+            lines.push(job.line(one, at, origin, run));
+        }
+        let touched: Vec<&Locked> = jobs.values().filter(|job| job.last.is_some()).collect();
+        log::write(tx.conn(), &lines).await?;
+        firings::retry(tx.conn(), &retries).await?;
+        let gone = write(tx.conn(), &touched).await?;
+        forget(tx.conn(), &gone).await?;
+        let freed: Vec<(Uuid, Uuid)> = touched.iter().map(|job| (job.tenant, job.job)).collect();
+        wake(tx.conn(), &freed).await?;
+        let logged: Vec<_> = touched.iter().map(|job| (job.tenant, job.job, job.logged)).collect();
+        log::prune(tx.conn(), &logged).await?;
+        tx.commit().await?;
+        Ok(count)
+    }
+}
+
+/// How a firing ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It has run, or needed not to.
+    Finished,
+    /// Whoever has it cannot deliver it.
+    Refused,
+    /// It has run for longer than it may.
+    Lapsed,
+}
+
+impl How {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Refused => "refused",
+            Self::Lapsed => "lapsed",
+        }
+    }
+}
+
+pub(crate) struct Closing {
+    pub id: FiringRef,
+    pub how: How,
+    /// The fence of one that is refused.
+    pub attempt: i32,
+    pub outcome: Outcome,
+    pub class: Option<String>,
+    pub millis: Option<i64>,
+}
+
+/// A job whose row is locked, and what its firings' ends make of it.
+pub(crate) struct Locked {
+    tenant: Uuid,
+    job: Uuid,
+    logged: i64,
+    errors: i32,
+    /// Whether it is on and has no slot left.
+    is_last: bool,
+    delete_after_run: bool,
+    running: Option<String>,
+    last: Option<(Outcome, Option<String>, Option<i64>)>,
+    freed: bool,
+    retried: bool,
+}
+
+impl Locked {
+    /// Takes note of an end, and says what is to be tried again.
+    fn hear(&mut self, one: &Closing, origin: Origin) -> Option<Retry> {
+        self.freed |= self.running.as_deref() == Some(one.id.slot.to_string().as_str());
+        self.last = Some((one.outcome, one.class.clone(), one.millis));
+        match one.outcome {
+            Outcome::Ok => self.errors = 0,
+            Outcome::Skipped => {}
+            Outcome::Error => self.errors = self.errors.saturating_add(1),
+        }
+        let (at, n) = match one.id.slot {
+            Slot::At(at) => (at, 0),
+            Slot::Again { at, n } => (at, n),
+            Slot::Now(_) => return None,
+        };
+        let is_own = matches!(origin, Origin::Due | Origin::Retry);
+        if one.outcome != Outcome::Error || !self.is_last || !is_own || n >= RETRIES {
+            return None;
+        }
+        self.retried = true;
+        Some((self.tenant, self.job, Slot::Again { at, n: n + 1 }, self.pause()))
+    }
+
+    fn line(
+        &mut self,
+        one: &Closing,
+        at: jiff_sqlx::Timestamp,
+        origin: Origin,
+        run: Option<Uuid>,
+    ) -> Line {
+        self.logged += 1;
+        Line {
+            tenant: self.tenant,
+            job: self.job,
+            n: self.logged,
+            slot: Some(one.id.slot.to_string()),
+            at,
+            last: at,
+            slots: Some(1),
+            origin,
+            outcome: one.outcome,
+            class: one.class.clone(),
+            millis: one.millis,
+            run,
+        }
+    }
+
+    /// Seconds until it may fire again.
+    fn pause(&self) -> i32 {
+        match (&self.last, usize::try_from(self.errors)) {
+            (Some((Outcome::Error, _, _)), Ok(errors)) if errors > 0 => {
+                BACKOFF[errors.min(BACKOFF.len()) - 1]
+            }
+            _ => 0,
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.is_last && !self.retried
+    }
+
+    fn goes(&self) -> bool {
+        self.delete_after_run && matches!(self.last, Some((Outcome::Ok, _, _)))
+    }
+}
+
+/// Locks jobs' rows, in the order that everybody does.
+pub(crate) async fn lock(
+    conn: &mut PgConnection,
+    firings: impl Iterator<Item = FiringRef>,
+) -> Result<HashMap<(Uuid, Uuid), Locked>, Error> {
+    const SQL: &str = "
+        select j.tenant_id, j.job_id, j.logged, j.errors, j.due_at is null and j.state = 'active',
+               j.delete_after_run, j.running_slot
+        from unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
+        join schedule.jobs j on j.job_id = k.job_id and j.tenant_id = k.tenant_id
+        order by j.job_id, j.tenant_id
+        for update of j";
+    type Row = (Uuid, Uuid, i64, i32, bool, bool, Option<String>);
+
+    let mut keys: Vec<(Uuid, Uuid)> =
+        firings.map(|one| (one.job.as_uuid(), one.tenant.as_uuid())).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    let rows: Vec<Row> = sqlx::query_as(SQL)
+        .bind(column(&keys, |key| key.1))
+        .bind(column(&keys, |key| key.0))
+        .fetch_all(conn)
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(|(tenant, job, logged, errors, is_last, delete_after_run, running)| {
+            let locked = Locked {
+                tenant,
+                job,
+                logged,
+                errors,
+                is_last,
+                delete_after_run,
+                running,
+                last: None,
+                freed: false,
+                retried: false,
+            };
+            ((tenant, job), locked)
+        })
+        .collect())
+}
+
+/// Writes jobs' rows, and says which jobs are to go.
+async fn write(conn: &mut PgConnection, jobs: &[&Locked]) -> Result<Vec<(Uuid, Uuid)>, Error> {
+    const SQL: &str = "
+        with ends as materialized (
+            select d.*, d.ends and not exists (
+                select from schedule.firings f
+                where f.job_id = d.job_id and f.tenant_id = d.tenant_id
+                  and f.state in ('pending', 'delivered')) as done
+            from unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::integer[], $5::text[], $6::text[],
+                        $7::bigint[], $8::boolean[], $9::integer[], $10::boolean[], $11::boolean[])
+                 as d (tenant_id, job_id, logged, errors, status, class, ms, freed, pause, ends, goes))
+        update schedule.jobs j
+        set logged = d.logged, errors = d.errors, last_at = clock_timestamp(), last_status = d.status,
+            last_class = d.class, last_ms = d.ms,
+            running_slot = case when d.freed then null else j.running_slot end,
+            running_until = case when d.freed then null else j.running_until end,
+            due_at = case when j.due_at is not null
+                     then greatest(j.due_at, clock_timestamp() + d.pause * interval '1 second') end,
+            state = case when d.done then 'done' else j.state end,
+            updated_at = case when d.done then clock_timestamp() else j.updated_at end
+        from ends d
+        where j.job_id = d.job_id and j.tenant_id = d.tenant_id
+        returning j.tenant_id, j.job_id, d.done and d.goes";
+
+    if jobs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let last = |job: &&Locked| job.last.clone().unwrap_or((Outcome::Skipped, None, None));
+    let rows: Vec<(Uuid, Uuid, bool)> = sqlx::query_as(SQL)
+        .bind(column(jobs, |job| job.tenant))
+        .bind(column(jobs, |job| job.job))
+        .bind(column(jobs, |job| job.logged))
+        .bind(column(jobs, |job| job.errors))
+        .bind(column(jobs, |job| last(job).0.as_str()))
+        .bind(column(jobs, |job| last(job).1))
+        .bind(column(jobs, |job| last(job).2))
+        .bind(column(jobs, |job| job.freed))
+        .bind(column(jobs, |job| (job.pause() > 0).then(|| job.pause())))
+        .bind(column(jobs, |job| job.ends()))
+        .bind(column(jobs, |job| job.goes()))
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().filter(|row| row.2).map(|row| (row.0, row.1)).collect())
+}
+
+/// Takes jobs away whose rows are locked.
+async fn forget(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
+    const SQL: [&str; 3] = [
+        "delete from schedule.jobs t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
+         where t.job_id = k.job_id and t.tenant_id = k.tenant_id",
+        "delete from schedule.firings t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
+         where t.job_id = k.job_id and t.tenant_id = k.tenant_id",
+        "delete from schedule.runs t using unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
+         where t.job_id = k.job_id and t.tenant_id = k.tenant_id",
+    ];
+
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    for sql in SQL {
+        sqlx::query(sql)
+            .bind(column(jobs, |job| job.0))
+            .bind(column(jobs, |job| job.1))
+            .execute(&mut *conn)
+            .await?;
+    }
+    Ok(())
+}

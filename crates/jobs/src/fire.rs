@@ -1,0 +1,156 @@
+//! Firings that somebody asks for: one now, or slots that are past.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{JobId, TenantId};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::{
+    Error, FiringRef, Job, Jobs, Overlap, Slot,
+    firings::wake,
+    jobs::{lock, now},
+    log::column,
+};
+
+/// When a job that is asked for runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Only if it is due.
+    Due,
+    /// Now.
+    Force,
+}
+
+/// What became of asking for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ran {
+    /// There is a firing; a scheduler hands it out.
+    Fired(FiringRef),
+    /// It is due: a scheduler is about to claim it.
+    Due,
+    /// Nothing was done, for a reason.
+    Skipped(&'static str),
+}
+
+/// The most slots that may be caught up with at once.
+const MOST_SLOTS: usize = 1000;
+
+impl Jobs {
+    /// Asks for a job now, whether or not it is switched on. The same `request` asks once.
+    ///
+    /// One that runs already and skips what overlaps is skipped; one that queues it waits.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such job, or the database does not answer.
+    pub async fn run_now(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        request: Uuid,
+        mode: Mode,
+    ) -> Result<Ran, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let job: Job = lock(&mut tx, job).await?.try_into()?;
+        let (id, slot) = (job.id, Slot::Now(request));
+        let fired = Ran::Fired(FiringRef { tenant, job: id, slot });
+        let now = now(&mut tx).await?;
+        let is_due = job.next_due.is_some_and(|due| due <= now);
+        let ran = match mode {
+            Mode::Force if is_there(&mut tx, id, slot).await? => fired,
+            Mode::Due if is_due => Ran::Due,
+            Mode::Due => Ran::Skipped("not due"),
+            Mode::Force if job.running.is_some() && job.overlap == Overlap::Skip => {
+                Ran::Skipped("already running")
+            }
+            Mode::Force => {
+                let queued = job.running.is_some() && job.overlap == Overlap::Queue;
+                let turn = if queued { Turn::Later } else { Turn::Now };
+                insert(&mut tx, id, &[(slot, now)], "forced", turn).await?;
+                fired
+            }
+        };
+        tx.commit().await?;
+        Ok(ran)
+    }
+
+    /// Fires slots that are past and of which nothing became, and says how many that are.
+    ///
+    /// They run one after another unless the job may overlap.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::FutureSlot`], [`Error::TooManySlots`]; if there is no such job, or the database
+    /// does not answer.
+    pub async fn backfill(
+        &self,
+        tenant: TenantId,
+        job: JobId,
+        slots: &[Timestamp],
+    ) -> Result<u64, Error> {
+        if slots.len() > MOST_SLOTS {
+            return Err(Error::TooManySlots { given: slots.len(), limit: MOST_SLOTS });
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let job: Job = lock(&mut tx, job).await?.try_into()?;
+        let now = now(&mut tx).await?;
+        if let Some(future) = slots.iter().find(|slot| **slot >= now) {
+            return Err(Error::FutureSlot(future.to_string()));
+        }
+        let slots: Vec<_> = slots.iter().map(|at| (Slot::at(*at), *at)).collect();
+        let turn = if job.overlap == Overlap::Allow { Turn::Now } else { Turn::Later };
+        let count = insert(&mut tx, job.id, &slots, "backfill", turn).await?;
+        if job.running.is_none() {
+            wake(tx.conn(), &[(tenant.as_uuid(), job.id.as_uuid())]).await?;
+        }
+        tx.commit().await?;
+        Ok(count)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Now,
+    /// At the end of the one that runs.
+    Later,
+}
+
+async fn is_there(tx: &mut TenantTx, job: JobId, slot: Slot) -> Result<bool, Error> {
+    const SQL: &str = "
+        select exists (select from schedule.firings
+                       where tenant_id = $1 and job_id = $2 and slot = $3)";
+    let tenant = tx.tenant();
+    Ok(sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(job.as_uuid())
+        .bind(slot.to_string())
+        .fetch_one(tx.conn())
+        .await?)
+}
+
+/// Records firings of a job that is locked, and says how many are new.
+async fn insert(
+    tx: &mut TenantTx,
+    job: JobId,
+    slots: &[(Slot, Timestamp)],
+    origin: &'static str,
+    turn: Turn,
+) -> Result<u64, Error> {
+    const SQL: &str = "
+        insert into schedule.firings (tenant_id, job_id, slot, slot_at, origin, offer_at)
+        select $1, $2, slot, slot_at, $5, case when $6 then clock_timestamp() end
+        from unnest($3::text[], $4::timestamptz[]) as s (slot, slot_at)
+        on conflict (job_id, slot, tenant_id) do nothing";
+
+    let tenant = tx.tenant();
+    let done = sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(job.as_uuid())
+        .bind(column(slots, |slot| slot.0.to_string()))
+        .bind(column(slots, |slot| jiff_sqlx::Timestamp::from(slot.1)))
+        .bind(origin)
+        .bind(turn == Turn::Now)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected())
+}

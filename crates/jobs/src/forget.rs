@@ -1,0 +1,43 @@
+//! Taking jobs away, with their firings and their log.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{JobId, TenantId};
+
+use crate::{Error, Jobs};
+
+impl Jobs {
+    /// Takes a job away, with its firings and its log, and says whether it was there.
+    ///
+    /// What was delivered goes on; what was not is delivered no more.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn remove(&self, tenant: TenantId, job: JobId) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let was_there = forget(&mut tx, job).await?;
+        tx.commit().await?;
+        Ok(was_there)
+    }
+}
+
+pub(crate) async fn forget(tx: &mut TenantTx, job: JobId) -> Result<bool, Error> {
+    // The job first, in a statement of its own: a claim that is deciding its slots is waited for,
+    // and the next statements see what it wrote.
+    const JOB: &str = "delete from schedule.jobs where tenant_id = $1 and job_id = $2";
+    const REST: [&str; 2] = [
+        "delete from schedule.firings where tenant_id = $1 and job_id = $2",
+        "delete from schedule.runs where tenant_id = $1 and job_id = $2",
+    ];
+
+    let tenant = tx.tenant();
+    let gone =
+        sqlx::query(JOB).bind(tenant.as_uuid()).bind(job.as_uuid()).execute(tx.conn()).await?;
+    if gone.rows_affected() == 0 {
+        return Ok(false);
+    }
+    for sql in REST {
+        sqlx::query(sql).bind(tenant.as_uuid()).bind(job.as_uuid()).execute(tx.conn()).await?;
+    }
+    Ok(true)
+}

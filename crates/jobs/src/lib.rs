@@ -1,0 +1,66 @@
+//! Jobs: what is to be done at its time, and the record that it was done once.
+//!
+//! [`Jobs`] owns the Postgres schema `schedule` and is the only way to it. When
+//! a job's next slot is, and what becomes of slots that were missed, says a
+//! [`Planner`]; this crate keeps what it says.
+//!
+//! | verb | who calls it | file |
+//! |---|---|---|
+//! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
+//! | get, find, list, runs | gateway, tools | `read.rs` |
+//! | run now, backfill | gateway, tools | `fire.rs` |
+//! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
+//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs` |
+//! | sweep, forget | scheduler | `sweep.rs` |
+//!
+//! A slot's way: **claim** decides it, in one transaction with the job's next
+//! slot: it is skipped, with a line in the log, or becomes a firing. Whoever is
+//! handed the firing delivers it under [`FiringRef::idem_key`] and says so. One
+//! that nobody says anything of is handed out again by **sweep**.
+//!
+//! Locks are taken in one order: rows of `jobs`, by id, then firings. Only the
+//! database's clock is asked.
+//!
+//! ## What can go wrong
+//!
+//! A scheduler that was paused for longer than its lease delivers a firing that
+//! was handed to another. Both use the same key, so it arrives once; and both
+//! say that it is delivered, which the second time changes nothing. What it
+//! *refuses* counts only while the firing is its own ([`Firing::attempt`]).
+
+mod add;
+mod change;
+mod check;
+mod claim;
+mod close;
+mod decide;
+mod error;
+mod fire;
+mod firings;
+mod forget;
+mod jobs;
+mod log;
+mod model;
+mod plan;
+mod read;
+mod row;
+mod settle;
+mod slot;
+mod sweep;
+
+pub use add::{Added, Existing, NewJob};
+pub use change::{Changes, MUTABLE, NewSchedule};
+pub use claim::Claimed;
+pub use error::Error;
+pub use fire::{Mode, Ran};
+pub use jobs::{HANDOVER, Jobs, Limits};
+pub use log::KEPT;
+pub use model::{
+    Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,
+    RunLine, Running,
+};
+pub use plan::{Due, Missed, Next, Planned, Planner, Scheduled, Unplannable};
+pub use read::JobFilter;
+pub use settle::{Delivered, Ended, Postponed, Refused};
+pub use slot::{FiringRef, InvalidSlot, Slot};
+pub use sweep::{LOSSES, Swept};

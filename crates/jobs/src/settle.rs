@@ -1,0 +1,178 @@
+//! What became of firings that were handed out.
+
+use std::time::Duration;
+
+use holdfast_types::RunId;
+
+use crate::{
+    Error, Firing, FiringRef, Jobs, Outcome,
+    close::{Closing, How, lock},
+    log::{class, column},
+};
+
+/// A firing that was accepted, and runs; said again, one that goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivered {
+    /// Which one.
+    pub firing: FiringRef,
+    /// What it became; `None` if it became no run.
+    pub run: Option<RunId>,
+    /// How long it may run, from now, before it is given up.
+    pub lease: Duration,
+}
+
+/// A firing that cannot be delivered now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Postponed {
+    /// As it was handed out.
+    pub firing: Firing,
+    /// When it is to be handed out again.
+    pub after: Duration,
+}
+
+/// A firing that cannot be delivered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// As it was handed out.
+    pub firing: Firing,
+    /// [`Outcome::Error`], or [`Outcome::Skipped`] if nothing was wrong.
+    pub outcome: Outcome,
+    /// Why, in a word: never what was said.
+    pub class: String,
+}
+
+/// A firing that has run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Which one.
+    pub firing: FiringRef,
+    /// How.
+    pub outcome: Outcome,
+    /// What was wrong, in a word: never what was said.
+    pub class: Option<String>,
+    /// How long it took.
+    pub took: Option<Duration>,
+}
+
+impl Jobs {
+    /// Notes that firings run, and says of how many that counts.
+    ///
+    /// It counts whoever says so, as it is true: the key made it one. Of one that ended already it
+    /// does not.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn delivered(&self, delivered: &[Delivered]) -> Result<u64, Error> {
+        const SQL: &str = "
+            with told as (
+                update schedule.firings f
+                set state = 'delivered', held = false, offer_at = null,
+                    until = clock_timestamp() + d.lease * interval '1 second',
+                    run_id = coalesce(d.run_id, f.run_id),
+                    delivered_at = coalesce(f.delivered_at, clock_timestamp())
+                from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::float8[])
+                     as d (tenant_id, job_id, slot, run_id, lease)
+                where f.job_id = d.job_id and f.slot = d.slot and f.tenant_id = d.tenant_id
+                  and f.state in ('pending', 'delivered')
+                returning f.tenant_id, f.job_id, f.slot, f.until),
+            running as (
+                update schedule.jobs j set running_until = t.until
+                from told t
+                where j.job_id = t.job_id and j.tenant_id = t.tenant_id and j.running_slot = t.slot)
+            select count(*) from told";
+
+        if delivered.is_empty() {
+            return Ok(0);
+        }
+        let mut tx = self.pools.system().await?;
+        lock(tx.conn(), delivered.iter().map(|one| one.firing)).await?;
+        let count: i64 = sqlx::query_scalar(SQL)
+            .bind(column(delivered, |one| one.firing.tenant.as_uuid()))
+            .bind(column(delivered, |one| one.firing.job.as_uuid()))
+            .bind(column(delivered, |one| one.firing.slot.to_string()))
+            .bind(column(delivered, |one| one.run.map(RunId::as_uuid)))
+            .bind(column(delivered, |one| one.lease.as_secs_f64()))
+            .fetch_one(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(count.unsigned_abs())
+    }
+
+    /// Gives firings back for a while, and says of how many that counts: those that are still the
+    /// caller's. Nothing is charged.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn postponed(&self, postponed: &[Postponed]) -> Result<u64, Error> {
+        const SQL: &str = "
+            update schedule.firings f
+            set held = false, offer_at = clock_timestamp() + p.after * interval '1 second'
+            from unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::float8[])
+                 as p (tenant_id, job_id, slot, attempt, after)
+            where f.job_id = p.job_id and f.slot = p.slot and f.tenant_id = p.tenant_id
+              and f.state = 'pending' and f.attempts = p.attempt";
+
+        if postponed.is_empty() {
+            return Ok(0);
+        }
+        let mut tx = self.pools.system().await?;
+        lock(tx.conn(), postponed.iter().map(|one| one.firing.id)).await?;
+        let done = sqlx::query(SQL)
+            .bind(column(postponed, |one| one.firing.id.tenant.as_uuid()))
+            .bind(column(postponed, |one| one.firing.id.job.as_uuid()))
+            .bind(column(postponed, |one| one.firing.id.slot.to_string()))
+            .bind(column(postponed, |one| one.firing.attempt))
+            .bind(column(postponed, |one| one.after.as_secs_f64()))
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(done.rows_affected())
+    }
+
+    /// Ends firings that cannot be delivered, and says of how many that counts: those that are
+    /// still the caller's. Errors delay the job's next slot, and are tried again if it has none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn refused(&self, refused: &[Refused]) -> Result<u64, Error> {
+        let closing: Vec<Closing> = refused
+            .iter()
+            .map(|one| Closing {
+                id: one.firing.id,
+                how: How::Refused,
+                attempt: one.firing.attempt,
+                outcome: one.outcome,
+                class: Some(class(&one.class)),
+                millis: None,
+            })
+            .collect();
+        self.close(&closing).await
+    }
+
+    /// Ends firings that have run, and says of how many that counts: those that had not ended yet.
+    ///
+    /// An error delays the job's next slot by 30 s, 1, 5, 15, 60 min, the more there are one after
+    /// another; a job that has no slot left is tried three times more. One that has no slot left
+    /// and is not tried again is done, or gone if it did well and was to go.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn finished(&self, ended: &[Ended]) -> Result<u64, Error> {
+        let closing: Vec<Closing> = ended
+            .iter()
+            .map(|one| Closing {
+                id: one.firing,
+                how: How::Finished,
+                attempt: 0,
+                outcome: one.outcome,
+                class: one.class.as_deref().map(class),
+                millis: one.took.map(|took| i64::try_from(took.as_millis()).unwrap_or(i64::MAX)),
+            })
+            .collect();
+        self.close(&closing).await
+    }
+}

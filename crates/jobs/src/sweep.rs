@@ -1,0 +1,151 @@
+//! What every replica does once a second, so that nothing stays where a crash left it.
+//!
+//! An idle sweep is two reads of small indexes and writes no row.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::{
+    Error, Firing, JobKind, Jobs, Outcome,
+    close::{Closing, How},
+    log::column,
+    row::{FiringRow, firing, firing_ref},
+};
+
+/// How many of those who had a firing may be lost before it is given up.
+pub const LOSSES: i32 = 5;
+
+/// The class of a run of which nothing was heard for longer than it may take.
+const LOST: &str = "lost";
+/// The class of a firing that nobody who had it survived.
+const ABANDONED: &str = "abandoned";
+
+/// What a sweep did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// What is to be delivered, and then said to be.
+    pub firings: Vec<Firing>,
+    /// Runs that took too long, and firings that were given up.
+    pub ended: u64,
+}
+
+impl Jobs {
+    /// Hands out up to `limit` firings that nobody has: those whose holder was not heard of again,
+    /// those that were asked for by hand, those whose turn has come. Ends what takes too long.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; what was done until then lasts.
+    pub async fn sweep(&self, limit: u32) -> Result<Swept, Error> {
+        let ended = self.end_lapsed(limit).await?;
+        let firings = self.offer(limit).await?;
+        Ok(Swept { firings, ended })
+    }
+
+    async fn end_lapsed(&self, limit: u32) -> Result<u64, Error> {
+        const SQL: &str = "
+            (select tenant_id, job_id, slot, attempts, true from schedule.firings
+             where state = 'delivered' and until <= now() order by until limit $1)
+            union all
+            (select tenant_id, job_id, slot, attempts, false from schedule.firings
+             where state = 'pending' and offer_at <= now() and held and lost >= $2 - 1
+             order by offer_at limit $1)";
+
+        let mut once = self.pools.once().await?;
+        let found: Vec<(Uuid, Uuid, String, i32, bool)> =
+            sqlx::query_as(SQL).bind(i64::from(limit)).bind(LOSSES).fetch_all(once.conn()).await?;
+        once.done();
+        let mut closing = Vec::with_capacity(found.len());
+        for (tenant, job, slot, attempt, has_run) in found {
+            let (how, class) =
+                if has_run { (How::Lapsed, LOST) } else { (How::Refused, ABANDONED) };
+            closing.push(Closing {
+                id: firing_ref(tenant, job, &slot)?,
+                how,
+                attempt,
+                outcome: Outcome::Error,
+                class: Some(class.to_owned()),
+                millis: None,
+            });
+        }
+        self.close(&closing).await
+    }
+
+    async fn offer(&self, limit: u32) -> Result<Vec<Firing>, Error> {
+        // Of a job that may not overlap one at a time, the one that it counts as running first.
+        // Those whose turn it is not wait until the end of the one that runs wakes them.
+        const SQL: &str = "
+            with waiting as materialized (
+                select f.tenant_id, f.job_id, f.slot, f.slot_at, j.kind, j.overlap,
+                       j.running_slot is not distinct from f.slot as own,
+                       j.overlap = 'allow' or j.running_slot is null or j.running_slot = f.slot
+                       or j.running_until <= now() as free
+                from schedule.firings f
+                join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
+                where f.state = 'pending' and f.offer_at <= now() and j.kind = any($3)
+                order by f.offer_at
+                limit $1
+                for update of f, j skip locked),
+            ranked as materialized (
+                select w.*, w.free and (w.overlap = 'allow' or row_number() over (
+                    partition by w.tenant_id, w.job_id order by w.own desc, w.slot_at, w.slot) = 1) as goes
+                from waiting w),
+            offered as (
+                update schedule.firings f
+                set attempts = f.attempts + 1, lost = f.lost + f.held::integer, held = true,
+                    offer_at = clock_timestamp() + $2 * interval '1 second'
+                from ranked r
+                where r.goes
+                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id
+                returning f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, r.kind,
+                          f.offer_at, r.overlap),
+            waits as (
+                update schedule.firings f set offer_at = null, held = false
+                from ranked r
+                where not r.goes
+                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id),
+            running as (
+                update schedule.jobs j set running_slot = o.slot, running_until = o.offer_at
+                from offered o
+                where o.overlap <> 'allow' and j.job_id = o.job_id and j.tenant_id = o.tenant_id)
+            select tenant_id, job_id, slot, slot_at, origin, attempts, kind from offered";
+
+        let mut once = self.pools.once().await?;
+        let rows: Vec<FiringRow> = sqlx::query_as(SQL)
+            .bind(i64::from(limit))
+            .bind(self.handover.as_secs_f64())
+            .bind(column(JobKind::ALL, |kind| kind.as_str()))
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        rows.into_iter().map(firing).collect()
+    }
+
+    /// Forgets jobs that have been done for longer than this, and says how many.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn forget_done(&self, older: Duration) -> Result<u64, Error> {
+        const SQL: &str = "
+            with old as (
+                select tenant_id, job_id from schedule.jobs
+                where state = 'done' and updated_at < now() - $1 * interval '1 second'
+                order by updated_at limit 1000 for update skip locked),
+            firings as (
+                delete from schedule.firings t using old k
+                where t.job_id = k.job_id and t.tenant_id = k.tenant_id),
+            runs as (
+                delete from schedule.runs t using old k
+                where t.job_id = k.job_id and t.tenant_id = k.tenant_id)
+            delete from schedule.jobs t using old k
+            where t.job_id = k.job_id and t.tenant_id = k.tenant_id";
+
+        let mut once = self.pools.once().await?;
+        let gone =
+            sqlx::query(SQL).bind(older.as_secs_f64()).execute(once.conn()).await?.rows_affected();
+        once.done();
+        Ok(gone)
+    }
+}
