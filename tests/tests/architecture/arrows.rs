@@ -20,6 +20,8 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
+    // Skills are shown to agents, and fetched past the guard of the tools.
+    &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
     &["holdfast"],
@@ -51,6 +53,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "channel-bridge",
             "holdfast-llm",
             "holdfast-mcp",
+            "holdfast-skills",
             "holdfast-tools",
             TESTS,
         ],
@@ -63,6 +66,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "channel-bridge",
             "holdfast-llm",
             "holdfast-mcp",
+            "holdfast-skills",
             "holdfast-tools",
             TESTS,
         ],
