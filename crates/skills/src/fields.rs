@@ -9,6 +9,9 @@ const MOST_LISTED: usize = 64;
 /// The most characters of a short text: a name, a key, an address.
 const MOST_SHORT: usize = 512;
 
+/// A map within a document, and its path.
+pub(crate) type Inner<'a> = (&'a Map<String, Value>, String);
+
 /// A map of a document, which knows where it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Fields<'a> {
@@ -139,7 +142,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A map within; its path is for [`Fields::within`].
-    pub(crate) fn map(&self, name: &str) -> Result<Option<(&'a Map<String, Value>, String)>, Flaw> {
+    pub(crate) fn map(&self, name: &str) -> Result<Option<Inner<'a>>, Flaw> {
         match self.get(name) {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some((map, self.path_of(name)))),

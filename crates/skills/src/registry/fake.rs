@@ -110,11 +110,14 @@ impl Registry for Fake {
 /// An answer to a request, by its path with its query.
 type Answer = dyn Fn(&str) -> Response + Send + Sync;
 
+/// A request's path with its query, and its token.
+type Asked = (String, Option<String>);
+
 /// A server on this machine, and the requests that it was sent.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) url: String,
-    asked: Arc<Mutex<Vec<(String, Option<String>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
 }
 
 impl Server {
@@ -139,7 +142,7 @@ impl Server {
     }
 
     /// The paths with their queries, and the tokens, of all requests so far.
-    pub(crate) fn asked(&self) -> Vec<(String, Option<String>)> {
+    pub(crate) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
