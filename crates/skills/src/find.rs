@@ -7,15 +7,15 @@
 mod cache;
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use futures::{StreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, future::BoxFuture, stream};
 use holdfast_types::TenantId;
 
 use self::cache::{Cache, Key};
-use crate::{Error, Hit, Policy, Registries};
+use crate::{Error, Hit, Policy, Registries, Registry};
 
 /// How many registries are asked at once.
 const AT_ONCE: usize = 2;
@@ -51,6 +51,12 @@ impl Finder {
         Self { registries, cache: Mutex::default() }
     }
 
+    /// The registries that it finds in.
+    #[must_use]
+    pub const fn registries(&self) -> &Registries {
+        &self.registries
+    }
+
     /// Skills that fit a question, `limit` at most, of the registries that the tenant allows.
     ///
     /// # Errors
@@ -73,11 +79,9 @@ impl Finder {
         if !(1..=MOST_FOUND).contains(&limit) {
             return Err(Error::Invalid(format!("`limit` must be from 1 to {MOST_FOUND}")));
         }
-        let allowed: Vec<_> = self
-            .registries
-            .iter()
-            .filter(|registry| policy.check(registry.name()).is_ok())
-            .collect();
+        let is_allowed = |registry: &&Arc<dyn Registry>| policy.check(registry.name()).is_ok();
+        let allowed: Vec<Arc<dyn Registry>> =
+            self.registries.iter().filter(is_allowed).cloned().collect();
         if allowed.is_empty() {
             return Err(Error::Forbidden(
                 "no registry of skills may be used here: ask the tenant's administrator".to_owned(),
@@ -89,19 +93,12 @@ impl Finder {
             return Ok(found);
         }
 
-        let (asked, query) = (allowed.len(), &query);
-        let answers = stream::iter(allowed).map(|registry| async move {
-            let found = tokio::time::timeout(PATIENCE, registry.search(query, limit)).await;
-            let found = found.unwrap_or_else(|_| {
-                Err(Error::Unavailable {
-                    registry: registry.name().to_owned(),
-                    why: format!("it took longer than {} s", PATIENCE.as_secs()),
-                })
-            });
-            (registry.name().to_owned(), found)
-        });
+        let asked = allowed.len();
+        let asking =
+            allowed.into_iter().map(|registry| ask(registry, query.clone(), limit).boxed());
+        let asking: Vec<BoxFuture<'static, _>> = asking.collect();
         // In the operator's order, so that of two that fit alike the first one's comes first.
-        let answers: Vec<_> = answers.buffered(AT_ONCE).collect().await;
+        let answers: Vec<_> = stream::iter(asking).buffered(AT_ONCE).collect().await;
         let mut found = Found::default();
         for (name, answer) in answers {
             match answer {
@@ -124,6 +121,21 @@ impl Finder {
     fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What a registry finds, and its name.
+async fn ask(
+    registry: Arc<dyn Registry>,
+    query: String,
+    limit: usize,
+) -> (String, Result<Vec<Hit>, Error>) {
+    let name = registry.name().to_owned();
+    let found = tokio::time::timeout(PATIENCE, registry.search(&query, limit)).await;
+    let found = found.unwrap_or_else(|_| {
+        let why = format!("it took longer than {} s", PATIENCE.as_secs());
+        Err(Error::Unavailable { registry: name.clone(), why })
+    });
+    (name, found)
 }
 
 /// The best first, and no more than `limit`. What is no number is the worst.

@@ -22,6 +22,7 @@
 //! | `find` | which of those fit a question? |
 //! | `archive` | what is in a download, if it is safe? |
 //! | `install` | may it be installed, and what is written then? |
+//! | `tools` | what does an agent do with them itself? |
 //! | `agent_package` | what does a `*.skill.yaml` make? |
 //!
 //! Nothing here writes anything: what an installation comes to is given back as files, for one
@@ -49,6 +50,7 @@ mod needs;
 mod origin;
 mod registry;
 mod shelf;
+mod tools;
 
 pub use agent_package::{AgentPackage, PackagedAgent, PackagedRoute};
 pub use archive::{Download, Limits};
@@ -64,3 +66,4 @@ pub use registry::{
     AtUrl, ClawHub, Directory, Hit, Meta, Registries, Registry, RegistryConfig, Verdict,
 };
 pub use shelf::{Invocation, Scope, Shelf, Skill, SkillFile, Skipped, Unusable, Why};
+pub use tools::{FindSkills, Home, InstallSkill, SkillTools};

@@ -115,7 +115,7 @@ pub enum RegistryConfig {
 pub struct Registries(Vec<Arc<dyn Registry>>);
 
 impl Registries {
-    /// These, of which no two may have one name.
+    /// These, of which no two may have one name, and none that of [`AtUrl`].
     ///
     /// # Errors
     ///
@@ -125,6 +125,12 @@ impl Registries {
         for registry in &registries {
             let name = registry.name();
             let _: SkillName = name.parse()?;
+            // Or a tenant that allows addresses would allow it too, and the other way about.
+            if name == AtUrl::NAME {
+                return Err(Error::Invalid(format!(
+                    "a registry cannot be called `{name}`: that is what an address is called"
+                )));
+            }
             if !names.insert(name.to_owned()) {
                 return Err(Error::Invalid(format!(
                     "there are two registries `{name}`: give each a name of its own"

@@ -149,6 +149,20 @@ pub struct Invocation<'a> {
     pub arguments: &'a str,
 }
 
+impl Invocation<'_> {
+    /// What an agent is told in place of the message: which skill, where it is, and what was said.
+    /// It reads the skill itself, also one that it is not told of otherwise.
+    #[must_use]
+    pub fn request(&self) -> String {
+        let (name, location) = (self.skill.name(), &self.skill.location);
+        let request = format!("Use the skill `{name}` ({location}): read it first.");
+        if self.arguments.is_empty() {
+            return request;
+        }
+        format!("{request}\n\n{}", self.arguments)
+    }
+}
+
 /// That a skill was called by its name and cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the skill `{name}` cannot be used: {lacks}")]

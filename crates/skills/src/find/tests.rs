@@ -1,12 +1,12 @@
 //! Several registries, some of them slow or gone.
 
-use std::sync::{Arc, LazyLock, atomic::Ordering};
+use std::sync::{LazyLock, atomic::Ordering};
 
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::Instant;
 
 use super::*;
-use crate::{Registry, registry::fake::Fake};
+use crate::registry::fake::Fake;
 
 /// The tenant of all tests that need only one.
 static ONE: LazyLock<TenantId> = LazyLock::new(TenantId::generate);

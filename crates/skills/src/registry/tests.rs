@@ -311,6 +311,8 @@ fn registries_come_from_the_settings_and_are_known_by_name() {
     assert_eq!(registries.get("house").unwrap().name(), "house");
     let error = registries.get("other\u{1b}").unwrap_err().to_string();
     assert_eq!(error, "there is no registry `other\\u{1b}`: it may be one of `clawhub`, `house`");
+    let url = Arc::new(Directory::new("url", std::path::Path::new("/a"))) as Arc<dyn Registry>;
+    assert!(Registries::new(vec![url]).is_err());
     let twice = vec![
         Arc::new(Directory::new("house", std::path::Path::new("/a"))) as Arc<dyn Registry>,
         Arc::new(Directory::new("house", std::path::Path::new("/b"))),

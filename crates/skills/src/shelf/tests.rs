@@ -116,6 +116,11 @@ fn people_call_a_skill_by_its_name_and_say_more() {
     {
         assert_eq!(invoked(message), Some(("plan-a-trip", "to  Rome".to_owned())), "{message}");
     }
+    let found = shelf.invoked("/plan-a-trip to Rome").unwrap().unwrap();
+    assert_eq!(
+        found.request(),
+        "Use the skill `plan-a-trip` (skills/plan-a-trip/SKILL.md): read it first.\n\nto Rome"
+    );
     assert_eq!(invoked("/plan-a-trip"), Some(("plan-a-trip", String::new())));
     for message in
         ["plan-a-trip", "/quiet", "/none", "/", "/skill", "/plan-a-trip/x", "see /plan-a-trip", ""]
