@@ -122,7 +122,9 @@ fn take<R: Read + ?Sized>(mut entry: ZipFile<'_, R>, taken: &mut Taken<'_>) -> R
     }
     if name.ends_with('/') {
         // Its own files bring it; but where it leads is looked at.
-        taken.path(name.trim_end_matches('/'))?;
+        if name != "./" {
+            taken.path(name.trim_end_matches('/'))?;
+        }
         return Ok(());
     }
     let Some(path) = taken.path(&name)? else { return Ok(()) };

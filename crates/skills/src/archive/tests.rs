@@ -22,7 +22,13 @@ fn told(entries: &[Entry]) -> String {
 fn a_skill_is_unpacked_with_what_is_beside_it() {
     let mut packed = Entry::new("scripts/run.sh", "echo\n".repeat(1_000));
     packed.is_packed = true;
-    let entries = [skill("x"), Entry::new("scripts/", ""), packed, Entry::new("./a/é.md", "é")];
+    let entries = [
+        skill("x"),
+        Entry::new("./", ""),
+        Entry::new("scripts/", ""),
+        packed,
+        Entry::new("./a/é.md", "é"),
+    ];
 
     let unpacked = unpack(Download::Zip(zip(&entries)), &Limits::default()).unwrap();
 

@@ -112,3 +112,36 @@ pub(super) fn onward(response: &Response, from: &Url) -> Option<Url> {
 pub(super) fn unavailable(registry: &str, why: String) -> Error {
     Error::Unavailable { registry: registry.to_owned(), why }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registry_that_says_nothing_is_given_up_after_half_a_minute() {
+        let started = Instant::now();
+
+        let error = in_time("hub", std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+
+        assert_eq!(started.elapsed(), PATIENCE);
+        let told = "the registry `hub` does not answer: it took longer than 30 s";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[test]
+    fn when_to_ask_again_is_taken_from_either_header_within_reason() {
+        let of = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            seconds(&headers)
+        };
+
+        assert_eq!(of("retry-after", "34"), 34);
+        assert_eq!(of("ratelimit-reset", "0"), 1);
+        assert_eq!(of("retry-after", "999999999"), 3_600);
+        assert_eq!(of("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"), 60);
+        assert_eq!(of("x", "1"), 60);
+    }
+}

@@ -46,6 +46,18 @@ fn the_nearer_one_wins_and_what_it_hides_is_reported() {
 }
 
 #[test]
+fn two_of_one_place_that_differ_by_case_are_not_both_there() {
+    let shelf = shelf(vec![skill(Scope::Tenant, "plan", ""), skill(Scope::Tenant, "Plan", "")]);
+
+    assert_eq!(names(&shelf), [("Plan", Scope::Tenant)]);
+    assert_eq!(
+        shelf.skipped()[0].to_string(),
+        "tenant: skills/plan/SKILL.md: has the name of another one there, but for upper and lower \
+         case: rename it"
+    );
+}
+
+#[test]
 fn a_bad_one_is_left_out_with_its_reason_and_takes_no_other_with_it() {
     let shelf = shelf(vec![
         skill(Scope::Workspace, "good", ""),
