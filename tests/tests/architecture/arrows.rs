@@ -24,6 +24,8 @@ const LAYERS: &[&[&str]] = &[
     &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
     &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
     &["holdfast-agent", "holdfast-tools"],
+    // Skills are shown to agents, and fetched past the guard of the tools.
+    &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
     &["agent-runner", "channel-bridge", "gateway"],
     &["holdfast"],
@@ -60,6 +62,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",
+            "holdfast-skills",
             "holdfast-tools",
             TESTS,
         ],
@@ -73,6 +76,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-embed",
             "holdfast-llm",
             "holdfast-mcp",
+            "holdfast-skills",
             "holdfast-tools",
             TESTS,
         ],

@@ -10,8 +10,7 @@ use serde_json::json;
 
 use super::{
     body::{Body, MOST_READ, Told},
-    guard::{Guard, Lookup, Refused, System, refusal},
-    why,
+    guard::{Guard, Lookup, System},
 };
 use crate::{Call, Output, Tool, ToolError, untrusted};
 
@@ -64,9 +63,7 @@ impl WebFetch {
         for _ in 0..=MOST_REDIRECTS {
             let client = self.guard.client(&url).map_err(|refused| refused.to_string())?;
             let sent = client.get(url.clone()).header("accept", ACCEPTED).send().await;
-            let response = sent.map_err(|error| {
-                refusal(&error).as_ref().map_or_else(|| why(&error).to_owned(), Refused::to_string)
-            })?;
+            let response = sent.map_err(|error| Guard::told(&error))?;
             let status = response.status();
             if matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
                 let to = response.headers().get(LOCATION).and_then(|to| to.to_str().ok());

@@ -195,6 +195,13 @@ impl Guard {
 }
 
 impl Guard {
+    /// What may be told of a request that came to no answer: why it was refused, or what broke;
+    /// never its address, which may hold a key.
+    #[must_use]
+    pub fn told(error: &reqwest::Error) -> String {
+        refusal(error).as_ref().map_or_else(|| super::why(error).to_owned(), Refused::to_string)
+    }
+
     /// Whether the operator lets a host through wherever it leads.
     pub(crate) fn is_listed(&self, host: &str, port: u16) -> bool {
         self.allow.contains(host) || self.allow.contains(&format!("{host}:{port}"))

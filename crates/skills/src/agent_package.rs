@@ -1,0 +1,203 @@
+//! Agents as packages: `*.skill.yaml` (spec SKL-014).
+//!
+//! ```yaml
+//! name: travel-agent
+//! version: "1.0"
+//! author: Ada
+//! agent:
+//!   id: travel
+//!   prompt: You plan journeys.
+//! tools: [web_search, web_fetch]
+//! routing:
+//!   pattern: "(?i)trip|journey"
+//! ```
+//!
+//! Importing makes an agent and a rule that leads to it, which stays off until somebody approves
+//! it; exporting is the inverse. An empty list of tools is none (C-47), no list is all that the
+//! policy gives.
+
+use holdfast_types::AgentName;
+use serde::Serialize;
+
+use crate::{
+    Error, Flaw, SkillName,
+    document::{json5, yaml},
+    fields::Fields,
+};
+
+/// The most characters of an agent's prompt.
+const MOST_PROMPT: usize = 100_000;
+/// The most characters of a pattern.
+const MOST_PATTERN: usize = 500;
+
+/// An agent as a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentPackage {
+    /// What the package is called.
+    pub name: SkillName,
+    /// Its version, as its author counts.
+    pub version: String,
+    /// Who wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// The agent.
+    pub agent: PackagedAgent,
+    /// The tools that it may use; all that the policy gives, if there is no list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// Which messages it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<PackagedRoute>,
+}
+
+/// The agent of a package.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PackagedAgent {
+    /// Its name.
+    pub id: AgentName,
+    /// What it is told to be and to do.
+    pub prompt: String,
+}
+
+/// Which messages a package's agent is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PackagedRoute {
+    /// A regular expression over what was said. Whoever imports it compiles it.
+    pub pattern: String,
+}
+
+impl AgentPackage {
+    /// Reads a package. `file` is its path, for the error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Document`] names the file, the field and what to write there.
+    pub fn read(file: &str, text: &[u8]) -> Result<Self, Error> {
+        read(text).map_err(|flaw| Error::document(file, flaw))
+    }
+
+    /// The package as YAML, which is read as the same package.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Document`] if what it holds is not what a package may hold: it was made, and not
+    /// read.
+    pub fn write(&self) -> Result<String, Error> {
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: true };
+        let text = serde_saphyr::to_string_with_options(self, options)
+            .map_err(|error| Error::Broken(error.into()))?;
+        let again = Self::read(&self.file(), text.as_bytes())?;
+        if again == *self {
+            return Ok(text);
+        }
+        // A rare text that YAML folds: quoted, it stays what it is.
+        let options = serde_saphyr::ser_options! { prefer_block_scalars: false, quote_all: true };
+        let text = serde_saphyr::to_string_with_options(self, options)
+            .map_err(|error| Error::Broken(error.into()))?;
+        match Self::read(&self.file(), text.as_bytes())? {
+            again if again == *self => Ok(text),
+            _ => Err(Error::document(
+                self.file(),
+                Flaw::of("has spaces or invisible characters where a package has none: trim them"),
+            )),
+        }
+    }
+
+    /// What its file is called: `<name>.skill.yaml`.
+    #[must_use]
+    pub fn file(&self) -> String {
+        format!("{}.skill.yaml", self.name)
+    }
+}
+
+fn read(text: &[u8]) -> Result<AgentPackage, Flaw> {
+    let text = std::str::from_utf8(text).map_err(|_| Flaw::of("is not UTF-8: save it as UTF-8"))?;
+    let document = if text.trim_start().starts_with('{') { json5(text) } else { yaml(text) }?;
+    let fields = Fields::of(&document)?;
+    known(&fields, &["name", "version", "author", "agent", "tools", "routing"])?;
+    let name = fields.needed("name", "travel-agent")?;
+    let name = name.trim().parse().map_err(|error: crate::InvalidName| {
+        fields.flaw("name", format!("cannot be taken: {error}"))
+    })?;
+    let version = fields
+        .short("version")?
+        .ok_or_else(|| fields.flaw("version", "is missing: write `version: \"1.0\"`"))?;
+    let tools = match fields.get("tools") {
+        None => None,
+        Some(_) => Some(tools(&fields)?),
+    };
+    Ok(AgentPackage {
+        name,
+        version,
+        author: fields.short("author")?,
+        agent: agent(&fields)?,
+        tools,
+        routing: routing(&fields)?,
+    })
+}
+
+/// A package is all of an agent: what is misspelt in it must not be left out in silence.
+fn known(fields: &Fields<'_>, names: &[&str]) -> Result<(), Flaw> {
+    match fields.names().find(|name| !names.contains(name)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let path = fields.path_of(&crate::name::shown(unknown));
+            Err(Flaw::at(&path, format!("is no field: there are `{}`", names.join("`, `"))))
+        }
+    }
+}
+
+fn agent(fields: &Fields<'_>) -> Result<PackagedAgent, Flaw> {
+    let Some((map, path)) = fields.map("agent")? else {
+        return Err(fields.flaw("agent", "is missing: write `agent:` with `id` and `prompt` below"));
+    };
+    let agent = Fields::within(map, &path);
+    known(&agent, &["id", "prompt"])?;
+    let id = agent.needed("id", "travel")?;
+    let name = AgentName::new(&id);
+    if name.as_str() != id {
+        return Err(agent.flaw("id", format!("is no name of an agent: write `id: {name}`")));
+    }
+    let prompt = agent.needed("prompt", "what the agent is told to be and to do")?;
+    let length = prompt.chars().count();
+    if length > MOST_PROMPT || prompt.contains('\0') {
+        return Err(agent.flaw(
+            "prompt",
+            format!("has {length} characters, and {MOST_PROMPT} without NUL is the most"),
+        ));
+    }
+    Ok(PackagedAgent { id: name, prompt })
+}
+
+fn tools(fields: &Fields<'_>) -> Result<Vec<String>, Flaw> {
+    let tools = fields.list("tools")?;
+    let is_name = |name: &String| {
+        name.len() <= 128
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.:*".contains(&byte))
+    };
+    match tools.iter().find(|name| !is_name(name)) {
+        None => Ok(tools),
+        Some(bad) => {
+            let bad = crate::name::shown(bad);
+            Err(fields.flaw("tools", format!("has `{bad}`, which is no name of a tool")))
+        }
+    }
+}
+
+fn routing(fields: &Fields<'_>) -> Result<Option<PackagedRoute>, Flaw> {
+    let Some((map, path)) = fields.map("routing")? else { return Ok(None) };
+    let routing = Fields::within(map, &path);
+    known(&routing, &["pattern"])?;
+    let pattern = routing.needed("pattern", "\"(?i)trip|journey\"")?;
+    let length = pattern.chars().count();
+    if length > MOST_PATTERN || pattern.contains(char::is_control) {
+        return Err(routing.flaw(
+            "pattern",
+            format!("has {length} characters, and {MOST_PATTERN} on one line is the most"),
+        ));
+    }
+    Ok(Some(PackagedRoute { pattern }))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! The skills that everybody has: shipped with the platform, hidden by a tenant's or an agent's
+//! own of the same name.
+
+use crate::{Scope, SkillFile};
+
+/// Their names and their `SKILL.md`s.
+pub const BUILTIN: &[(&str, &str)] = &[
+    ("plan-a-trip", include_str!("../builtin/plan-a-trip/SKILL.md")),
+    ("research-a-question", include_str!("../builtin/research-a-question/SKILL.md")),
+    ("summarise", include_str!("../builtin/summarise/SKILL.md")),
+    ("tidy-notes", include_str!("../builtin/tidy-notes/SKILL.md")),
+    ("weekly-review", include_str!("../builtin/weekly-review/SKILL.md")),
+];
+
+/// The same for a [`Shelf`](crate::Shelf).
+pub fn builtin() -> impl Iterator<Item = SkillFile> {
+    BUILTIN.iter().map(|(name, text)| SkillFile {
+        scope: Scope::Platform,
+        folder: (*name).to_owned(),
+        text: text.as_bytes().to_vec(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Shelf, Surroundings};
+
+    #[test]
+    fn all_of_them_are_of_use_everywhere_and_may_be_called() {
+        let shelf = Shelf::of(builtin(), &Surroundings::default());
+
+        assert!(shelf.skipped().is_empty(), "{:?}", shelf.skipped());
+        let names: Vec<&str> = BUILTIN.iter().map(|(name, _)| *name).collect();
+        assert_eq!(shelf.for_prompt(&[]).iter().map(|skill| skill.name).collect::<Vec<_>>(), names);
+        for (name, text) in BUILTIN {
+            let skill =
+                shelf.invoked(&format!("/{name}")).unwrap().map(|found| found.skill.clone());
+            let body = skill.unwrap().manifest.body(text, "skills/x");
+            assert!(body.len() > 500 && body.starts_with("# "), "{name}");
+        }
+    }
+}

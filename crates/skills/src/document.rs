@@ -1,0 +1,148 @@
+//! A YAML or JSON5 text as a value, within limits.
+//!
+//! **What can go wrong.** A text of a few hundred bytes may mean gigabytes (aliases of aliases),
+//! or nest so deep that reading it ends the process. So a text has a size, a depth, a number of
+//! nodes and few aliases, all checked while it is read; more than one of the same key is an
+//! error, since two readers would take one each.
+
+use serde_json::Value;
+
+use crate::Flaw;
+
+/// The most bytes of one document.
+const MOST_BYTES: usize = 256 << 10;
+/// How deep lists and maps may nest.
+const MOST_DEPTH: usize = 32;
+/// The most values in one document, those that aliases repeat included.
+const MOST_NODES: usize = 10_000;
+/// The most aliases; nobody needs any.
+const MOST_ALIASES: usize = 16;
+/// The most that is repeated of what a parser said.
+const MOST_SAID: usize = 160;
+
+/// Reads YAML, or the JSON that is YAML too.
+pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
+    check_size(text)?;
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MOST_DEPTH,
+            flow_nesting_limit: MOST_DEPTH,
+            max_nodes: MOST_NODES,
+            max_events: 4 * MOST_NODES,
+            max_aliases: MOST_ALIASES,
+            max_anchors: MOST_ALIASES,
+            max_merge_keys: MOST_ALIASES,
+            max_documents: 1,
+            max_total_scalar_bytes: MOST_BYTES,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: MOST_NODES,
+            max_replay_stack_depth: 4,
+        },
+        // A skill may be called `on` or `y`, and that is no boolean any more.
+        strict_booleans: true,
+    };
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let said = said(&error.without_snippet().to_string());
+        match error.location() {
+            Some(at) => Flaw::of(format!("line {}, column {}: {said}", at.line(), at.column())),
+            None => Flaw::of(said),
+        }
+    })
+}
+
+/// Reads JSON5: JSON with comments, bare keys, single quotes and commas at the end.
+pub(crate) fn json5(text: &str) -> Result<Value, Flaw> {
+    check_size(text)?;
+    // Its parser calls itself for each bracket, with no limit of its own. Brackets within quotes
+    // count too: a text with so many of them is none that people write.
+    let (mut depth, mut deepest) = (0_usize, 0);
+    for byte in text.bytes() {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(depth);
+    }
+    if deepest > MOST_DEPTH {
+        return Err(Flaw::of(format!(
+            "nests {deepest} levels deep, and {MOST_DEPTH} is the most: make it flatter"
+        )));
+    }
+    json5::from_str(text).map_err(|error| Flaw::of(said(&error.to_string())))
+}
+
+fn check_size(text: &str) -> Result<(), Flaw> {
+    if text.len() > MOST_BYTES {
+        return Err(Flaw::of(format!(
+            "has {} bytes, and {MOST_BYTES} is the most: put what is long into the text below it",
+            text.len()
+        )));
+    }
+    Ok(())
+}
+
+/// What a parser said, on one line and not too much of it.
+fn said(text: &str) -> String {
+    let line = holdfast_tools::clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(MOST_SAID).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_and_json_are_read_alike() {
+        let wanted = json!({ "name": "x", "list": ["a", "b"], "on": true });
+
+        assert_eq!(yaml("name: x\nlist: [a, b]\non: true\n").unwrap(), wanted);
+        assert_eq!(yaml("name: y").unwrap(), json!({ "name": "y" }));
+        assert_eq!(yaml(r#"{"name": "x", "list": ["a", "b"], "on": true}"#).unwrap(), wanted);
+        let json5_text = "{ // a comment\n name: 'x', list: ['a', 'b',], on: true, }";
+        assert_eq!(json5(json5_text).unwrap(), wanted);
+    }
+
+    #[test]
+    fn what_is_no_document_is_refused_with_its_place() {
+        let error = yaml("name: x\nlist: [a\n").unwrap_err().to_string();
+        assert!(error.starts_with("line ") && error.contains("column"), "{error}");
+
+        assert!(json5("{ name: ").is_err());
+        assert!(yaml("a: 1\na: 2\n").is_err(), "two of the same key");
+        assert!(yaml("a: 1\n---\nb: 2\n").is_err(), "two documents");
+    }
+
+    #[test]
+    fn a_few_bytes_that_mean_gigabytes_are_refused() {
+        let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
+        for level in 1..10 {
+            let above = level - 1;
+            bomb.push_str(&format!(
+                "a{level}: &a{level} [{}]\n",
+                vec![format!("*a{above}"); 10].join(",")
+            ));
+        }
+        assert!(yaml(&bomb).is_err());
+
+        let wide = format!("a: [{}]\n", vec!["x"; MOST_NODES + 1].join(","));
+        assert!(yaml(&wide).is_err());
+        assert!(yaml(&format!("a: \"{}\"\n", "x".repeat(MOST_BYTES))).is_err());
+        assert!(json5(&format!("\"{}\"", "x".repeat(MOST_BYTES))).is_err());
+    }
+
+    #[test]
+    fn what_nests_too_deep_is_refused_and_ends_nothing() {
+        for deep in [33, 1_000, 100_000] {
+            let (open, close) = ("[".repeat(deep), "]".repeat(deep));
+            assert!(yaml(&format!("{open}{close}")).is_err(), "{deep}");
+            assert!(json5(&format!("{open}{close}")).is_err(), "{deep}");
+            assert!(json5(&"{a:".repeat(deep)).is_err(), "{deep}");
+            assert!(yaml(&"- ".repeat(deep)).is_err(), "{deep}");
+        }
+        assert!(json5(&format!("{}{}", "[".repeat(20), "]".repeat(20))).is_ok());
+    }
+}

@@ -1,0 +1,201 @@
+//! Fields of a document: what is in them, or what should be written there.
+
+use serde_json::{Map, Value};
+
+use crate::Flaw;
+
+/// The most entries of a list in a document.
+const MOST_LISTED: usize = 64;
+/// The most characters of a short text: a name, a key, an address.
+const MOST_SHORT: usize = 512;
+
+/// A map within a document, and its path.
+pub(crate) type Inner<'a> = (&'a Map<String, Value>, String);
+
+/// A map of a document, which knows where it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    /// Where it is: `metadata.openclaw`; empty at the top.
+    path: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of a whole document.
+    pub(crate) fn of(document: &'a Value) -> Result<Self, Flaw> {
+        match document {
+            Value::Object(map) => Ok(Self { map, path: "" }),
+            _ => Err(Flaw::of("is no list of fields: write `name: …` and `description: …`")),
+        }
+    }
+
+    /// Those of a map within, at a path.
+    pub(crate) const fn within(map: &'a Map<String, Value>, path: &'a str) -> Self {
+        Self { map, path }
+    }
+
+    /// A field's whole name.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
+    }
+
+    /// A flaw of one of these fields.
+    pub(crate) fn flaw(&self, name: &str, problem: impl Into<String>) -> Flaw {
+        Flaw::at(&self.path_of(name), problem)
+    }
+
+    /// What is in a field; `None` if it is not there or empty (`~`).
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
+        self.map.get(name).filter(|value| !value.is_null())
+    }
+
+    /// The names of the fields that are there.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.map.keys().map(String::as_str)
+    }
+
+    /// A text. What YAML takes for a number is text too where a version or a key is meant.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>, Flaw> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            Some(Value::Number(number)) => Ok(Some(number.to_string())),
+            Some(_) => Err(self.flaw(name, format!("must be a text, as in `{name}: \"…\"`"))),
+        }
+    }
+
+    /// A text that must be there and say something.
+    pub(crate) fn needed(&self, name: &str, example: &str) -> Result<String, Flaw> {
+        let text = self.text(name)?.filter(|text| !text.trim().is_empty());
+        text.ok_or_else(|| self.flaw(name, format!("is missing: write `{name}: {example}`")))
+    }
+
+    /// A short text on one line.
+    pub(crate) fn short(&self, name: &str) -> Result<Option<String>, Flaw> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let text = text.trim();
+        let length = text.chars().count();
+        if length > MOST_SHORT {
+            return Err(self.flaw(
+                name,
+                format!("has {length} characters, and {MOST_SHORT} is the most: shorten it"),
+            ));
+        }
+        if holdfast_tools::clean(text) != text || text.contains(['\n', '\t']) {
+            return Err(self.flaw(name, "must be one line without invisible characters"));
+        }
+        Ok((!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    /// Yes or no.
+    pub(crate) fn flag(&self, name: &str, otherwise: Choice) -> Result<bool, Flaw> {
+        match self.get(name) {
+            None => Ok(otherwise == Choice::Yes),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(Value::String(text)) => match text.trim().to_ascii_lowercase().as_str() {
+                "true" | "yes" => Ok(true),
+                "false" | "no" => Ok(false),
+                _ => Err(self.no_flag(name)),
+            },
+            Some(_) => Err(self.no_flag(name)),
+        }
+    }
+
+    fn no_flag(&self, name: &str) -> Flaw {
+        self.flaw(name, format!("must be `true` or `false`, as in `{name}: true`"))
+    }
+
+    /// A list of short texts; one text alone is a list of one.
+    pub(crate) fn list(&self, name: &str) -> Result<Vec<String>, Flaw> {
+        let wrong =
+            || self.flaw(name, format!("must be a list of texts, as in `{name}: [one, two]`"));
+        let entries = match self.get(name) {
+            None => return Ok(Vec::new()),
+            Some(Value::Array(entries)) => entries.as_slice(),
+            Some(one @ Value::String(_)) => std::slice::from_ref(one),
+            Some(_) => return Err(wrong()),
+        };
+        if entries.len() > MOST_LISTED {
+            return Err(self.flaw(
+                name,
+                format!("has {} entries, and {MOST_LISTED} is the most", entries.len()),
+            ));
+        }
+        let mut list = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let text = match entry {
+                Value::String(text) => text.trim().to_owned(),
+                Value::Number(number) => number.to_string(),
+                _ => return Err(wrong()),
+            };
+            if text.is_empty()
+                || text.chars().count() > MOST_SHORT
+                || holdfast_tools::clean(&text) != text
+            {
+                return Err(wrong());
+            }
+            if !list.contains(&text) {
+                list.push(text);
+            }
+        }
+        Ok(list)
+    }
+
+    /// A map within; its path is for [`Fields::within`].
+    pub(crate) fn map(&self, name: &str) -> Result<Option<Inner<'a>>, Flaw> {
+        match self.get(name) {
+            None => Ok(None),
+            Some(Value::Object(map)) => Ok(Some((map, self.path_of(name)))),
+            Some(_) => {
+                Err(self.flaw(name, "must have fields of its own, one on each line below it"))
+            }
+        }
+    }
+}
+
+/// What a yes-or-no field is where it is not written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    Yes,
+    No,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_field_of_the_wrong_kind_is_named_with_what_to_write() {
+        let document = json!({ "a": { "bins": [1, {}], "flag": "perhaps", "text": [] } });
+        let (map, path) = Fields::of(&document).unwrap().map("a").unwrap().unwrap();
+        let fields = Fields::within(map, &path);
+
+        for (flaw, told) in [
+            (
+                fields.list("bins").unwrap_err(),
+                "`a.bins` must be a list of texts, as in `bins: [one, two]`",
+            ),
+            (
+                fields.flag("flag", Choice::No).unwrap_err(),
+                "`a.flag` must be `true` or `false`, as in `flag: true`",
+            ),
+            (fields.text("text").unwrap_err(), "`a.text` must be a text, as in `text: \"…\"`"),
+            (fields.needed("name", "x").unwrap_err(), "`a.name` is missing: write `name: x`"),
+        ] {
+            assert_eq!(flaw.to_string(), told);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_what_it_is_otherwise() {
+        let document = json!({ "null": null, "one": "x", "yes": "Yes" });
+        let fields = Fields::of(&document).unwrap();
+
+        assert_eq!(fields.text("null"), Ok(None));
+        assert_eq!(fields.flag("null", Choice::Yes), Ok(true));
+        assert_eq!(fields.flag("yes", Choice::No), Ok(true));
+        assert_eq!(fields.list("one"), Ok(vec!["x".to_owned()]));
+    }
+}

@@ -1,0 +1,159 @@
+//! What was found lately, for questions that are nearly the same.
+//!
+//! Two questions are nearly the same if at least 0.7 of the trigrams that either has are in both
+//! (Jaccard). Tenants share nothing: how fast an answer comes would tell what others ask.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use holdfast_types::TenantId;
+use tokio::time::Instant;
+
+use super::Found;
+
+/// How long what was found is good.
+const FRESH: Duration = Duration::from_secs(300);
+/// How many are kept.
+const MOST: usize = 50;
+/// From when on two questions are nearly the same: 7 of 10.
+const ALIKE: (usize, usize) = (7, 10);
+
+/// What was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Key {
+    tenant: TenantId,
+    registries: Vec<String>,
+    limit: usize,
+    trigrams: BTreeSet<[char; 3]>,
+}
+
+impl Key {
+    pub(super) fn new(
+        tenant: TenantId,
+        registries: Vec<String>,
+        query: &str,
+        limit: usize,
+    ) -> Self {
+        let words = query.to_lowercase();
+        // With room on both sides, so that a question of one letter has some too.
+        let letters: Vec<char> = std::iter::repeat_n(' ', 2)
+            .chain(words.split_whitespace().collect::<Vec<_>>().join(" ").chars())
+            .chain([' '])
+            .collect();
+        let trigrams = letters.windows(3).filter_map(|three| three.try_into().ok()).collect();
+        Self { tenant, registries, limit, trigrams }
+    }
+
+    /// How many trigrams both have and how many either has, if all else is the same.
+    fn shared(&self, other: &Self) -> Option<(usize, usize)> {
+        let is_alike = self.tenant == other.tenant
+            && self.registries == other.registries
+            && self.limit == other.limit;
+        let both = self.trigrams.intersection(&other.trigrams).count();
+        let either = self.trigrams.len() + other.trigrams.len() - both;
+        let (part, whole) = ALIKE;
+        (is_alike && both * whole >= either * part).then_some((both, either))
+    }
+}
+
+#[derive(Debug)]
+struct Kept {
+    key: Key,
+    at: Instant,
+    found: Found,
+}
+
+/// What was found lately, the longest unused first.
+#[derive(Debug, Default)]
+pub(super) struct Cache(Vec<Kept>);
+
+impl Cache {
+    /// What was found for the question that is most like this one.
+    pub(super) fn get(&mut self, key: &Key) -> Option<Found> {
+        self.0.retain(|kept| kept.at.elapsed() < FRESH);
+        let mut nearest: Option<(usize, (usize, usize))> = None;
+        for (at, kept) in self.0.iter().enumerate() {
+            let Some((both, either)) = kept.key.shared(key) else { continue };
+            // As fractions, without dividing.
+            if nearest.is_none_or(|(_, (b, e))| both * e >= b * either) {
+                nearest = Some((at, (both, either)));
+            }
+        }
+        let kept = self.0.remove(nearest?.0);
+        let found = kept.found.clone();
+        self.0.push(kept);
+        Some(found)
+    }
+
+    /// Keeps what was found; what was unused for longest goes if there is too much.
+    pub(super) fn put(&mut self, key: Key, found: Found) {
+        self.0.retain(|kept| kept.key != key);
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(Kept { key, at: Instant::now(), found });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(tenant: TenantId, query: &str, limit: usize) -> Key {
+        Key::new(tenant, vec!["hub".to_owned()], query, limit)
+    }
+
+    fn found(why: &str) -> Found {
+        Found { hits: Vec::new(), failed: vec![(why.to_owned(), String::new())] }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nearly_the_same_question_is_answered_and_another_is_not() {
+        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        cache.put(key(tenant, "read a long pdf file", 5), found("pdf"));
+
+        for alike in ["read a long pdf file", "READ a  long PDF files", "read a long pdf"] {
+            assert_eq!(cache.get(&key(tenant, alike, 5)), Some(found("pdf")), "{alike}");
+        }
+        for other in ["read a pdf", "write a long letter", "", "r"] {
+            assert_eq!(cache.get(&key(tenant, other, 5)), None, "{other}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_limit_another_tenant_and_other_registries_are_other_questions() {
+        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        cache.put(key(tenant, "pdf", 5), found("pdf"));
+
+        assert_eq!(cache.get(&key(tenant, "pdf", 6)), None);
+        assert_eq!(cache.get(&key(TenantId::generate(), "pdf", 5)), None);
+        assert_eq!(cache.get(&Key::new(tenant, vec![], "pdf", 5)), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_found_is_good_for_five_minutes() {
+        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        cache.put(key(tenant, "pdf", 5), found("pdf"));
+
+        tokio::time::advance(FRESH - Duration::from_millis(1)).await;
+        assert!(cache.get(&key(tenant, "pdf", 5)).is_some());
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(cache.get(&key(tenant, "pdf", 5)).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_was_unused_for_longest_goes() {
+        let (mut cache, tenant) = (Cache::default(), TenantId::generate());
+        // A letter of its own each, so that no two are alike.
+        let query = |at: usize| ('\u{4e00}'..).nth(at).map_or_else(String::new, String::from);
+        for at in 0..MOST {
+            cache.put(key(tenant, &query(at), 5), found(&query(at)));
+        }
+        assert!(cache.get(&key(tenant, &query(0), 5)).is_some());
+
+        cache.put(key(tenant, "one more of them", 5), found("more"));
+
+        assert_eq!(cache.0.len(), MOST);
+        assert_eq!(cache.get(&key(tenant, &query(0), 5)), Some(found(&query(0))));
+        assert_eq!(cache.get(&key(tenant, &query(1), 5)), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! What a skill is called.
+//!
+//! The name is a folder, a command after a slash and an entry of a registry, so that it is made
+//! of what is safe and looks the same in all three: ASCII letters, digits and single hyphens. No
+//! other letter is taken, so no name can look like another one in a foreign script.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// The most characters of a name (spec SKL-002).
+const LONGEST: usize = 64;
+
+/// The most of a bad name that an error repeats.
+const SHOWN: usize = 80;
+
+/// A skill's name: `[A-Za-z0-9]+(-[A-Za-z0-9]+)*`, 1 to 64 characters.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SkillName(String);
+
+/// A text that is not a skill's name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{given}` is not a skill's name: {problem}")]
+pub struct InvalidName {
+    given: String,
+    problem: &'static str,
+}
+
+impl SkillName {
+    /// The name.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What two names have in common that are told apart only by upper and lower case: nobody
+    /// who types a command or reads a list tells them apart.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.0.to_ascii_lowercase()
+    }
+
+    /// Whether it is the same name, in whatever case.
+    #[must_use]
+    pub fn is_same(&self, other: &str) -> bool {
+        self.0.eq_ignore_ascii_case(other)
+    }
+}
+
+fn problem(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        return Some("it is empty: write one such as `plan-a-trip`");
+    }
+    if name.len() > LONGEST {
+        return Some("it has more than 64 characters: take a shorter one");
+    }
+    if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+        return Some("it may have the letters a to z, digits and hyphens, as in `plan-a-trip`");
+    }
+    if name.starts_with('-') || name.ends_with('-') || name.contains("--") {
+        return Some("hyphens stand alone between two words, as in `plan-a-trip`");
+    }
+    None
+}
+
+impl FromStr for SkillName {
+    type Err = InvalidName;
+
+    fn from_str(name: &str) -> Result<Self, InvalidName> {
+        match problem(name) {
+            None => Ok(Self(name.to_owned())),
+            Some(problem) => Err(InvalidName { given: shown(name), problem }),
+        }
+    }
+}
+
+impl fmt::Display for SkillName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for SkillName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for SkillName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// The beginning of a foreign text, fit for an error: nothing in it is a control sequence, and
+/// what only looks like ASCII is written out.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::new();
+    for letter in text.chars().take(SHOWN) {
+        if letter.is_ascii_graphic() || letter == ' ' || letter.is_alphanumeric() {
+            shown.push(letter);
+        } else {
+            shown.extend(letter.escape_unicode());
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usual_names_are_taken() {
+        for good in ["a", "plan-a-trip", "7zip", "GitHub", &"x".repeat(64)] {
+            assert_eq!(good.parse::<SkillName>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn what_could_leave_a_folder_or_look_like_another_is_refused_with_what_to_write() {
+        for (bad, told) in [
+            ("", "it is empty"),
+            (".", "letters a to z"),
+            ("..", "letters a to z"),
+            ("../x", "letters a to z"),
+            ("a/b", "letters a to z"),
+            ("a\\b", "letters a to z"),
+            ("a b", "letters a to z"),
+            ("a_b", "letters a to z"),
+            ("a.b", "letters a to z"),
+            ("a\0", "letters a to z"),
+            // A Cyrillic `а`, a full-width `a`, a letter nobody sees, a hyphen that is none.
+            ("pl\u{430}n", "letters a to z"),
+            ("\u{ff41}", "letters a to z"),
+            ("plan\u{200b}", "letters a to z"),
+            ("a\u{2010}b", "letters a to z"),
+            ("-a", "hyphens stand alone"),
+            ("a-", "hyphens stand alone"),
+            ("a--b", "hyphens stand alone"),
+            (&"x".repeat(65), "64 characters"),
+        ] {
+            let error = bad.parse::<SkillName>().unwrap_err().to_string();
+
+            assert!(error.contains(told), "{error}");
+            assert!(error.len() < 1000 && !error.contains(char::is_control), "{error}");
+        }
+    }
+
+    #[test]
+    fn names_in_another_case_are_the_same() {
+        let name: SkillName = "GitHub".parse().unwrap();
+
+        assert!(name.is_same("github") && !name.is_same("git-hub"));
+        assert_eq!(name.key(), "github");
+    }
+}

@@ -1,0 +1,155 @@
+//! What a skill needs that is not there.
+
+use std::{collections::BTreeSet, fmt};
+
+use crate::Manifest;
+
+/// What there is where a skill's commands run, and for the tenant that it runs for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Surroundings {
+    /// The system of the sandbox: `linux`.
+    pub os: String,
+    /// The commands of the sandbox's image.
+    pub bins: BTreeSet<String>,
+    /// The names of the tenant's secrets that its commands are given; never what they are.
+    pub env: BTreeSet<String>,
+    /// The settings that are on, by their paths: `channels.telegram`.
+    pub config: BTreeSet<String>,
+}
+
+/// One thing that a skill needs and that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Lack {
+    /// A command.
+    Bin(String),
+    /// One of several commands.
+    AnyBin(Vec<String>),
+    /// A secret.
+    Env(String),
+    /// A setting.
+    Config(String),
+    /// Another system.
+    Os {
+        /// Those that it runs on.
+        needed: Vec<String>,
+        /// The one that there is.
+        here: String,
+    },
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bin(name) => {
+                write!(f, "the command `{name}` is not there: choose an image that has it")
+            }
+            Self::AnyBin(names) => write!(
+                f,
+                "none of the commands {} is there: choose an image that has one",
+                quoted(names)
+            ),
+            Self::Env(name) => {
+                write!(
+                    f,
+                    "the secret `{name}` is not set: ask the tenant's administrator to set it"
+                )
+            }
+            Self::Config(name) => write!(f, "the setting `{name}` is off: turn it on"),
+            Self::Os { needed, here } => {
+                write!(f, "it runs on {}, and commands run on `{here}` here", quoted(needed))
+            }
+        }
+    }
+}
+
+fn quoted(names: &[String]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+impl Manifest {
+    /// All that it needs and that is not there. One that is `always` shown lacks nothing but the
+    /// right system.
+    #[must_use]
+    pub fn lacks(&self, here: &Surroundings) -> Vec<Lack> {
+        let needs = &self.requires;
+        let mut lacks = Vec::new();
+        if !needs.os.is_empty() && !needs.os.contains(&here.os) {
+            lacks.push(Lack::Os { needed: needs.os.clone(), here: here.os.clone() });
+        }
+        if self.always {
+            return lacks;
+        }
+        let missing = |names: &[String], there: &BTreeSet<String>, lack: fn(String) -> Lack| {
+            let missing = names.iter().filter(|&name| !there.contains(name)).cloned();
+            missing.map(lack).collect::<Vec<_>>()
+        };
+        lacks.extend(missing(&needs.bins, &here.bins, Lack::Bin));
+        if !needs.any_bins.is_empty() && !needs.any_bins.iter().any(|bin| here.bins.contains(bin)) {
+            lacks.push(Lack::AnyBin(needs.any_bins.clone()));
+        }
+        lacks.extend(missing(&needs.env, &here.env, Lack::Env));
+        lacks.extend(missing(&needs.config, &here.config, Lack::Config));
+        lacks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(metadata: &str) -> Manifest {
+        let text =
+            format!("---\nname: a\ndescription: b\nmetadata: {{ openclaw: {metadata} }}\n---\n");
+        Manifest::read("f", text.as_bytes()).unwrap()
+    }
+
+    fn here() -> Surroundings {
+        let set = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        Surroundings {
+            os: "linux".to_owned(),
+            bins: set(&["curl", "gojq"]),
+            env: set(&["KEY"]),
+            config: set(&["channels.telegram"]),
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_enough() {
+        let read = manifest(
+            "{ os: [linux, macos], requires: { bins: [curl], anyBins: [jq, gojq], env: [KEY], \
+             config: [channels.telegram] } }",
+        );
+
+        assert_eq!(read.lacks(&here()), []);
+    }
+
+    #[test]
+    fn each_lack_is_named_with_what_to_do() {
+        let read = manifest(
+            "{ os: [macos], requires: { bins: [curl, ffmpeg], anyBins: [jq, yq], env: [KEY, OTHER], \
+             config: [channels.slack] } }",
+        );
+
+        let told: Vec<String> = read.lacks(&here()).iter().map(Lack::to_string).collect();
+
+        assert_eq!(
+            told,
+            [
+                "it runs on `darwin`, and commands run on `linux` here",
+                "the command `ffmpeg` is not there: choose an image that has it",
+                "none of the commands `jq`, `yq` is there: choose an image that has one",
+                "the secret `OTHER` is not set: ask the tenant's administrator to set it",
+                "the setting `channels.slack` is off: turn it on",
+            ]
+        );
+    }
+
+    #[test]
+    fn one_that_is_always_shown_lacks_only_a_system() {
+        let always = manifest("{ always: true, requires: { bins: [ffmpeg] } }");
+        assert_eq!(always.lacks(&here()), []);
+
+        let elsewhere = manifest("{ always: true, os: [windows] }");
+        assert_eq!(elsewhere.lacks(&here()).len(), 1);
+    }
+}

@@ -1,0 +1,147 @@
+//! Asking a registry over HTTP, and how much of its answer is taken.
+
+use std::time::Duration;
+
+use reqwest::{
+    RequestBuilder, Response, Url,
+    header::{HeaderMap, LOCATION},
+};
+
+use crate::Error;
+
+/// The most bytes of an answer that is no archive (spec SKL-009).
+pub(super) const MOST_ANSWER: usize = 2 << 20;
+/// The most bytes of an archive.
+pub(super) const MOST_ARCHIVE: usize = 50 << 20;
+/// How long an answer may take.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Sends a request and reads no more than `most` bytes of its answer, within [`PATIENCE`].
+pub(super) async fn bytes(
+    registry: &str,
+    request: RequestBuilder,
+    what: &str,
+    most: usize,
+) -> Result<Vec<u8>, Error> {
+    let read = async {
+        let response = send(registry, request).await?;
+        let response = checked(registry, response, what)?;
+        body(registry, response, most).await
+    };
+    in_time(registry, read).await
+}
+
+/// No longer than [`PATIENCE`].
+pub(super) async fn in_time<T>(
+    registry: &str,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_| {
+        Err(unavailable(registry, format!("it took longer than {} s", PATIENCE.as_secs())))
+    })
+}
+
+pub(super) async fn send(registry: &str, request: RequestBuilder) -> Result<Response, Error> {
+    let sent = request.send().await;
+    sent.map_err(|error| unavailable(registry, holdfast_tools::Guard::told(&error)))
+}
+
+/// An answer that is one, or what its status means.
+pub(super) fn checked(registry: &str, response: Response, what: &str) -> Result<Response, Error> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    Err(match status.as_u16() {
+        404 | 410 => Error::NotFound { registry: registry.to_owned(), what: what.to_owned() },
+        401 => unavailable(registry, "it does not take the token that is set for it".to_owned()),
+        // ClawHub answers so where moderation blocks a download.
+        403 | 423 | 451 => Error::Forbidden(format!(
+            "the registry `{registry}` does not give out {what}: it is blocked or not judged yet"
+        )),
+        429 => {
+            Error::TooOften { registry: registry.to_owned(), seconds: seconds(response.headers()) }
+        }
+        300..=399 => unavailable(
+            registry,
+            "it leads elsewhere: set its own address in the settings".to_owned(),
+        ),
+        status => unavailable(registry, format!("it answered {status}")),
+    })
+}
+
+/// When it may be asked again.
+fn seconds(headers: &HeaderMap) -> u64 {
+    let said = ["retry-after", "ratelimit-reset"]
+        .iter()
+        .find_map(|name| headers.get(*name)?.to_str().ok()?.trim().parse::<u64>().ok());
+    said.unwrap_or(60).clamp(1, 3_600)
+}
+
+/// All of an answer, if it has no more than `most` bytes.
+pub(super) async fn body(
+    registry: &str,
+    mut response: Response,
+    most: usize,
+) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    loop {
+        let chunk = response.chunk().await;
+        let chunk =
+            chunk.map_err(|error| unavailable(registry, holdfast_tools::Guard::told(&error)))?;
+        let Some(chunk) = chunk else { return Ok(bytes) };
+        if bytes.len() + chunk.len() > most {
+            return Err(Error::Archive(format!(
+                "what the registry `{registry}` answers has more than {most} bytes"
+            )));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+}
+
+/// Where a server sends us on to, if it does.
+pub(super) fn onward(response: &Response, from: &Url) -> Option<Url> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let to = response.headers().get(LOCATION)?.to_str().ok()?;
+    from.join(to).ok()
+}
+
+pub(super) fn unavailable(registry: &str, why: String) -> Error {
+    Error::Unavailable { registry: registry.to_owned(), why }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_registry_that_says_nothing_is_given_up_after_half_a_minute() {
+        let started = Instant::now();
+
+        let error = in_time("hub", std::future::pending::<Result<(), Error>>()).await.unwrap_err();
+
+        assert_eq!(started.elapsed(), PATIENCE);
+        let told = "the registry `hub` does not answer: it took longer than 30 s";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[test]
+    fn when_to_ask_again_is_taken_from_either_header_within_reason() {
+        let of = |name: &'static str, value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, value.parse().unwrap());
+            seconds(&headers)
+        };
+
+        assert_eq!(of("retry-after", "34"), 34);
+        assert_eq!(of("ratelimit-reset", "0"), 1);
+        assert_eq!(of("retry-after", "999999999"), 3_600);
+        assert_eq!(of("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT"), 60);
+        assert_eq!(of("x", "1"), 60);
+    }
+}

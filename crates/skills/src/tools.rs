@@ -1,0 +1,209 @@
+//! The tools `find_skills` and `install_skill` (spec TOL-031, SKL-006, SKL-007).
+//!
+//! | tool | effect | what |
+//! |---|---|---|
+//! | `find_skills` | reads | skills of the registries that fit a question |
+//! | `install_skill` | writes | one of them among the agent's own |
+//!
+//! What they know of the agent they ask of its [`Home`], which the runner implements.
+
+use std::{
+    fmt::Write as _,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use holdfast_tools::{Call, Tool, ToolError, untrusted};
+use holdfast_types::{Effect, TreePath};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{
+    DEFAULT_FOUND, Error, Finder, Force, Found, Installation, Limits, MOST_FOUND, Origin, Policy,
+    Wanted, install,
+};
+
+/// How much of what was found a model is shown, in characters.
+const MOST_SHOWN: usize = 20_000;
+
+/// The agent that a tool is called for.
+pub trait Home: Send + Sync + 'static {
+    /// What its tenant allows of installations.
+    fn policy(&self, call: &Call) -> impl Future<Output = anyhow::Result<Policy>> + Send;
+
+    /// The paths of its tree below `skills/`.
+    fn present(&self, call: &Call) -> impl Future<Output = anyhow::Result<Vec<TreePath>>> + Send;
+
+    /// What this very call installed, if it was made before: its runner may have died since.
+    fn made(&self, call: &Call) -> impl Future<Output = anyhow::Result<Option<Origin>>> + Send;
+
+    /// Changes its tree, in one commit under the call's key, with a row for the audit.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told if the tree cannot take it.
+    fn keep(
+        &self,
+        call: &Call,
+        installation: Installation,
+    ) -> impl Future<Output = Result<(), ToolError>> + Send;
+}
+
+/// A registry of tools that has these two, too.
+pub trait SkillTools: Sized {
+    /// The same, with `find_skills` and `install_skill`.
+    #[must_use]
+    fn with_skills<H: Home>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits) -> Self;
+}
+
+impl SkillTools for holdfast_tools::Registry {
+    fn with_skills<H: Home>(self, home: Arc<H>, finder: Arc<Finder>, limits: Limits) -> Self {
+        self.with(FindSkills { home: Arc::clone(&home), finder: Arc::clone(&finder) })
+            .with(InstallSkill { home, finder, limits })
+    }
+}
+
+/// Find skills that could be installed. A skill is a text that teaches you how something is done,
+/// with what it takes. Look at those you have first.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FindSkillsInput {
+    /// What the skill should do, in a few words.
+    query: String,
+    /// How many, from 1 to 20.
+    #[serde(default = "five")]
+    #[schemars(range(min = 1, max = 20))]
+    limit: usize,
+}
+
+const fn five() -> usize {
+    DEFAULT_FOUND
+}
+
+/// Finds skills in the registries.
+#[derive(Debug)]
+pub struct FindSkills<H> {
+    /// The agent.
+    pub home: Arc<H>,
+    /// The registries.
+    pub finder: Arc<Finder>,
+}
+
+impl<H: Home> Tool for FindSkills<H> {
+    const NAME: &'static str = "find_skills";
+    const EFFECT: Effect = Effect::Reads;
+    // Each registry has a minute, and two are asked at once.
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(130));
+    type Input = FindSkillsInput;
+
+    async fn call(&self, call: Call, input: FindSkillsInput) -> Result<String, ToolError> {
+        let policy = self.home.policy(&call).await?;
+        let limit = input.limit.clamp(1, MOST_FOUND);
+        let found = self.finder.find(call.tenant, &policy, &input.query, limit).await;
+        Ok(told(&call, &found.map_err(tell)?))
+    }
+}
+
+fn told(call: &Call, found: &Found) -> String {
+    let mut list = String::new();
+    for hit in &found.hits {
+        let version = hit.version.as_deref().unwrap_or("no version");
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            list,
+            "- slug `{}`, registry `{}`, {version}: {}: {}",
+            hit.slug, hit.registry, hit.title, hit.summary
+        );
+    }
+    let mut told = if list.is_empty() {
+        "No skill was found: ask in other words.\n".to_owned()
+    } else {
+        untrusted(&call.key, "the registries of skills", &list, MOST_SHOWN)
+    };
+    for (_, why) in &found.failed {
+        let _ = writeln!(told, "[not all were asked: {why}]");
+    }
+    told
+}
+
+/// Install a skill that `find_skills` found, so that it is among yours from the next message on.
+/// Only when your person wants it.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InstallSkillInput {
+    /// Its slug, as `find_skills` gives it.
+    slug: String,
+    /// The registry, as `find_skills` gives it.
+    registry: String,
+    /// The version; the newest if left out.
+    #[serde(default)]
+    version: Option<String>,
+    /// Whether to replace the one that is installed.
+    #[serde(default)]
+    force: bool,
+}
+
+/// Installs a skill of a registry.
+#[derive(Debug)]
+pub struct InstallSkill<H> {
+    /// The agent.
+    pub home: Arc<H>,
+    /// The registries.
+    pub finder: Arc<Finder>,
+    /// How much a skill may hold.
+    pub limits: Limits,
+}
+
+impl<H: Home> Tool for InstallSkill<H> {
+    const NAME: &'static str = "install_skill";
+    const EFFECT: Effect = Effect::Writes;
+    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(120));
+    type Input = InstallSkillInput;
+
+    async fn call(&self, call: Call, input: InstallSkillInput) -> Result<String, ToolError> {
+        if let Some(made) = self.home.made(&call).await? {
+            return Ok(done(&made));
+        }
+        let policy = self.home.policy(&call).await?;
+        let registry = self.finder.registries().get(&input.registry).map_err(tell)?;
+        let present = self.home.present(&call).await?;
+        let wanted = Wanted {
+            slug: &input.slug,
+            version: input.version.as_deref(),
+            force: if input.force { Force::Yes } else { Force::No },
+            present: &present,
+            now: now(),
+        };
+        let installation = install(registry, &wanted, &policy, &self.limits).await.map_err(tell)?;
+        let mut said = done(&installation.origin);
+        if let Some(warning) = &installation.warning {
+            let _ = write!(said, "\nWarning, tell your person: {warning}.");
+        }
+        self.home.keep(&call, installation).await?;
+        Ok(said)
+    }
+}
+
+fn done(origin: &Origin) -> String {
+    let Origin { slug, installed_version, registry, .. } = origin;
+    format!(
+        "The skill `{slug}` {installed_version} of the registry `{registry}` is installed. How it \
+         is used is in skills/{slug}/SKILL.md."
+    )
+}
+
+/// What a model is told of a failure; what only an operator can mend is not for it.
+fn tell(error: Error) -> ToolError {
+    match error {
+        Error::Broken(cause) => ToolError::Broken(cause),
+        told => ToolError::Tell(told.to_string()),
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests;
