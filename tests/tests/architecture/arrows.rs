@@ -20,9 +20,8 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-recall",
         "holdfast-sandbox",
     ],
-    &["holdfast-directory", "holdfast-session", "holdfast-workspace"],
-    &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
     &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
+    &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
     // Skills are shown to agents, and fetched past the guard of the tools.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
