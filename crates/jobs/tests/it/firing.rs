@@ -55,6 +55,22 @@ async fn a_job_that_runs_is_not_run_beside_unless_it_may() -> anyhow::Result<()>
 }
 
 #[tokio::test]
+async fn what_was_asked_for_waits_for_a_slot_that_was_quicker() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({"every_s": 3600})).await?;
+    world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), Mode::Force).await?;
+
+    let slot = world.claim_one().await?;
+    assert!(world.sweep().await?.is_empty());
+    world.end(&slot, Outcome::Ok).await?;
+    let asked = world.sweep().await?;
+
+    assert_eq!(asked.iter().map(|one| one.origin).collect::<Vec<_>>(), [Origin::Forced]);
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_job_that_is_asked_for_only_if_due_says_when_it_is_not() -> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
