@@ -134,8 +134,8 @@ impl Agents {
         built_in: Models,
         locks: Locks,
     ) -> anyhow::Result<Self> {
-        holdfast_kit::tls::install_crypto();
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
