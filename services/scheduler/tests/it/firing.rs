@@ -170,7 +170,8 @@ async fn a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_wa
 }
 
 #[tokio::test]
-async fn many_that_are_due_at_once_come_once_each_and_in_their_own_sessions() -> anyhow::Result<()> {
+async fn many_that_are_due_at_once_come_once_each_and_in_their_own_sessions() -> anyhow::Result<()>
+{
     let world = World::start().await?;
     let at = soon(0)?;
     let made = (0..300).map(|n| world.new_job(at.clone(), turn(&format!("job {n}"))));
