@@ -60,7 +60,9 @@ impl Turn<'_> {
             | Note::Reset
             | Note::Asked
             | Note::Allowed
-            | Note::Routed => (Outcome::Failed, "given up"),
+            | Note::Routed
+            | Note::Told
+            | Note::Posted => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
