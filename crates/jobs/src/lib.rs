@@ -45,6 +45,8 @@ mod model;
 mod plan;
 mod read;
 mod row;
+mod reminders;
+mod rules;
 mod settle;
 mod slot;
 mod sweep;
@@ -64,6 +66,8 @@ pub use model::{
 };
 pub use plan::{Due, Missed, Next, Planned, Planner, Scheduled, Unplannable};
 pub use read::JobFilter;
+pub use reminders::{Remind, Reminding, Unset};
+pub use rules::Rules;
 pub use settle::{Delivered, Ended, Postponed, Refused};
 pub use slot::{FiringRef, InvalidSlot, Slot};
 pub use sweep::{LOSSES, Swept};

@@ -98,6 +98,11 @@ impl Turn<'_> {
         channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
         channels.sort_unstable();
         channels.dedup();
+        if outcome == Outcome::Completed
+            && let Some(posted) = self.posted(&text)
+        {
+            self.journal.hear(posted);
+        }
         let completion = Completion {
             run: self.run,
             at: None,

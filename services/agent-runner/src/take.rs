@@ -124,6 +124,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
             Err(error) => return Err(error.into()),
         }
     };
+    crate::schedules::apply(&mut loaded);
     fail::point("runner.after_load").await;
     if loaded.paused {
         return Err(Error::AskedBack);
@@ -162,7 +163,9 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     if let Ok(brief) = &brief {
         journal.price(Arc::clone(&brief.ledger));
     }
+    let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
+    turn.begin(&events, is_new);
     let ended = async {
         match &brief {
             Ok(brief) => {
