@@ -108,7 +108,7 @@ impl<S: Reminders> Tool for SchedulerAdd<S> {
     async fn call(&self, call: Call, input: SchedulerAddInput) -> Result<String, ToolError> {
         let SchedulerAddInput { time, content, auto_continue, .. } = input;
         let added = self.0.add(&call, Remind { time, content, auto_continue }).await?;
-        added.map_err(ToolError::Tell)
+        Ok(said(added))
     }
 }
 
@@ -118,7 +118,7 @@ impl<S: Reminders> Tool for SchedulerList<S> {
     type Input = SchedulerListInput;
 
     async fn call(&self, call: Call, _: SchedulerListInput) -> Result<String, ToolError> {
-        self.0.list(&call).await?.map_err(ToolError::Tell)
+        Ok(said(self.0.list(&call).await?))
     }
 }
 
@@ -128,8 +128,13 @@ impl<S: Reminders> Tool for SchedulerCancel<S> {
     type Input = SchedulerCancelInput;
 
     async fn call(&self, call: Call, input: SchedulerCancelInput) -> Result<String, ToolError> {
-        self.0.cancel(&call, &input.job_id).await?.map_err(ToolError::Tell)
+        Ok(said(self.0.cancel(&call, &input.job_id).await?))
     }
+}
+
+/// Why not says of itself that it is an error, in the person's language.
+fn said(told: Result<String, String>) -> String {
+    told.unwrap_or_else(|why| why)
 }
 
 #[cfg(test)]
