@@ -284,9 +284,6 @@ impl Body {
     /// What it says of how it is to be answered, besides what it says.
     #[must_use]
     pub fn dials(&self) -> Dials {
-        if let Some(fired) = &self.fired {
-            return Dials { thinking: fired.thinking, ..Dials::default() };
-        }
         match self.silent || self.command().is_some() {
             true => Dials::default(),
             false => self.directed().map(|(dials, _)| dials).unwrap_or_default(),

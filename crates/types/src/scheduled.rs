@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Entry, JobId, Note, SessionKey, Thinking};
+use crate::{Entry, JobId, Note, SessionKey};
 
 /// The source of messages that are firings of jobs.
 pub const SCHEDULE: &str = "schedule";
@@ -27,15 +27,6 @@ pub struct Fired {
     /// How many reminders led to it, one after the other, without a word from their owner.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chain: u32,
-    /// The model that answers instead of the conversation's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// How much it thinks.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub thinking: Option<Thinking>,
-    /// How long its turn may take, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub timeout_seconds: Option<u32>,
     /// Whom else the answer is told to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post: Option<Post>,
@@ -50,17 +41,7 @@ impl Fired {
     /// A firing of which nothing else is said.
     #[must_use]
     pub const fn new(job: JobId, at_ms: i64) -> Self {
-        Self {
-            job,
-            at_ms,
-            as_is: false,
-            owner: None,
-            chain: 0,
-            model: None,
-            thinking: None,
-            timeout_seconds: None,
-            post: None,
-        }
+        Self { job, at_ms, as_is: false, owner: None, chain: 0, post: None }
     }
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use holdfast_jobs::{Jobs, Rules};
 use holdfast_types::JobId;
 
-pub(crate) use self::{asked::Asked, turns::apply};
+pub(crate) use self::asked::Asked;
 use crate::mesh::{self, Inside};
 
 /// What the tools of schedules stand on.

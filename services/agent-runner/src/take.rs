@@ -124,7 +124,6 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
             Err(error) => return Err(error.into()),
         }
     };
-    crate::schedules::apply(&mut loaded);
     fail::point("runner.after_load").await;
     if loaded.paused {
         return Err(Error::AskedBack);
@@ -165,7 +164,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     }
     let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
-    turn.begin(&events, is_new);
+    turn.hear_of(&events, is_new);
     let ended = async {
         match &brief {
             Ok(brief) => {

@@ -371,7 +371,7 @@ impl<'w> Turn<'w> {
     pub(crate) fn target(&self) -> Option<Target> {
         reply::target(&self.waiting, &self.heard()).or_else(|| {
             // A wait that is over has no message of its own.
-            let falls_back = self.heard().is_empty() || self.is_reminder();
+            let falls_back = self.heard().is_empty() || self.is_visited();
             falls_back.then(|| self.last_target.clone()).flatten()
         })
     }

@@ -3,36 +3,19 @@
 //! | the firing | the turn |
 //! |---|---|
 //! | says its text as it is | has no model; its text is what the agent said |
-//! | names a model, a level of thinking, a time | is answered so |
+//! | says nothing of where its answer goes | answers where its conversation was last held |
 //! | posts its answer | tells the agent's main conversation, in the transaction that ends it |
 
-use std::time::Duration;
-
 use holdfast_schedule::{Isolation, PostMode};
-use holdfast_session::{Completed, Loaded};
-use holdfast_types::{Entry, Post, Posted, SessionKey, SystemEvent, Usage};
+use holdfast_session::Completed;
+use holdfast_types::{Entry, Post, Posted, SessionKey, SessionKind, SystemEvent, Usage};
 
 use crate::{error::Error, turn::Turn, turn::thoughts};
 
-/// Lets the firing that waits in a conversation of its own say which model answers.
-pub(crate) fn apply(loaded: &mut Loaded) {
-    let first = loaded.waiting.iter().find(|row| !row.body.silent);
-    let fired = first.and_then(|row| row.body.fired.as_deref());
-    if let Some(model) = fired.and_then(|fired| fired.model.clone()) {
-        loaded.settings.model = Some(model);
-    }
-}
-
 impl Turn<'_> {
-    /// Hears of system events, and of how long the firing that begins the turn lets it take.
-    pub(crate) fn begin(&mut self, events: &[SystemEvent], is_new: bool) {
-        let first = self.waiting.iter().find(|row| !row.body.silent);
-        let fired = first.and_then(|row| row.body.fired.as_deref());
-        if let Some(seconds) = fired.and_then(|fired| fired.timeout_seconds) {
-            let own = self.clock.began + Duration::from_secs(u64::from(seconds));
-            self.deadline = self.deadline.min(own);
-        }
-        // In the midst of a turn they would stand between a call and what came of it.
+    /// Hears of system events, at a turn's beginning: in its midst they would stand between a call
+    /// and what came of it.
+    pub(crate) fn hear_of(&mut self, events: &[SystemEvent], is_new: bool) {
         if is_new && !events.is_empty() {
             self.journal.hear(SystemEvent::entry(events));
         }
@@ -75,9 +58,9 @@ impl Turn<'_> {
         Some(Posted { key: SessionKey::main(own.agent()?), text }.entry())
     }
 
-    /// Whether the turn is a reminder's, which is said where its conversation is held.
-    pub(crate) fn is_reminder(&self) -> bool {
-        self.fired().is_some_and(|fired| fired.owner.is_some() || fired.as_is)
+    /// Whether a firing began the turn in a conversation that others hold, too.
+    pub(crate) fn is_visited(&self) -> bool {
+        self.kind != SessionKind::Cron && self.fired().is_some()
     }
 }
 
