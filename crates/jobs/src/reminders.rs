@@ -61,6 +61,14 @@ impl Unset {
     }
 }
 
+impl Unset {
+    /// Whether there are as many as there may be.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Refused(Refused::TooMany { .. } | Refused::Unanswered { .. }))
+    }
+}
+
 /// A reminder that waits for its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reminding {
