@@ -4,8 +4,9 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "messages",
+    "schedules",
     "sessions",
     "control",
     "files",

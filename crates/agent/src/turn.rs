@@ -20,7 +20,9 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             | Note::Flushed
             | Note::Asked
             | Note::Allowed
-            | Note::Routed => false,
+            | Note::Routed
+            | Note::Told
+            | Note::Posted => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

@@ -141,6 +141,15 @@ impl Schedule {
         }
     }
 
+    /// The zone whose clocks it goes by, if it goes by any.
+    #[must_use]
+    pub const fn zone(&self) -> Option<&Zone> {
+        match &self.when {
+            When::Cron { zone, .. } => Some(zone),
+            When::At(_) | When::Every { .. } => None,
+        }
+    }
+
     /// Whether it has one slot at most.
     #[must_use]
     pub const fn is_once(&self) -> bool {

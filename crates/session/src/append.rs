@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     Append, Appended, Claim, Error, NewDelivery, Sessions, Spent, sessions::lock_claimed,
-    summary::show,
+    summary::show, system_events::carry,
 };
 
 impl Sessions {
@@ -89,6 +89,7 @@ impl Sessions {
             deliver(&mut tx, claim.session, run, next_out, &deliveries).await?;
         }
         show(&mut tx, claim.session, &entries).await?;
+        carry(&mut tx, run, &entries).await?;
         spent.settle(&mut tx).await?;
         tx.commit().await?;
         Ok(Appended { pause, cancel_upto, next_in, next_entry })

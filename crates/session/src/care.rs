@@ -205,6 +205,9 @@ impl Sessions {
             runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
             deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
             approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
+            told as (
+                delete from session.system_events e using session.sessions s
+                where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
             surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
             -- Who asked for it is told that nobody knows how it ended.
             asked as (

@@ -9,6 +9,7 @@ use crate::{
     append::deliver,
     sessions::{Lease, TURN, fenced, lock_claimed},
     summary::show,
+    system_events::carry,
 };
 
 impl Sessions {
@@ -82,6 +83,7 @@ async fn conclude(
         deliver(&mut tx, claim.session, run, first, &completion.deliveries).await?;
     }
     show(&mut tx, claim.session, &completion.entries).await?;
+    carry(&mut tx, completion.run, &completion.entries).await?;
     spent.settle(&mut tx).await?;
     tx.commit().await?;
     Ok(Completed { wake: next.queue || ended.promoted, again: next.again })

@@ -49,6 +49,7 @@ mod spending;
 mod subagents;
 mod summary;
 mod sweep;
+mod system_events;
 mod tails;
 mod view;
 
@@ -80,4 +81,5 @@ pub use subagents::{
 };
 pub use summary::{NewSummary, Summarised};
 pub use sweep::{ATTEMPTS, SUSPECT};
+pub use system_events::{LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
 pub use view::SessionFilter;

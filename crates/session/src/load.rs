@@ -1,6 +1,6 @@
 //! Reading what a runner needs to go on with a session.
 
-use holdfast_types::{Body, Entry, QueueMode, SessionSettings, Target, Wait};
+use holdfast_types::{Body, Entry, QueueMode, SessionSettings, SystemEvent, Target, Wait};
 use jiff::Timestamp;
 use serde::Deserialize;
 use sqlx::types::Json;
@@ -21,6 +21,7 @@ type SessionRow = (
     Json<SessionSettings>,
     Json<Vec<InboxRow>>,
     Json<Vec<(i64, Uuid, Entry)>>,
+    Json<Vec<SystemEvent>>,
 );
 
 /// A message as the query writes it down.
@@ -82,7 +83,12 @@ impl Sessions {
                    (select coalesce(jsonb_agg(jsonb_build_array(seq, run_id, body) order by seq), '[]')
                     from (select seq, run_id, body from session.entries
                           where tenant_id = $1 and session_id = $2 and seq >= $5
-                          order by seq desc limit $3) newest)
+                          order by seq desc limit $3) newest),
+                   (select coalesce(jsonb_agg(jsonb_build_object(
+                        'id', event_id, 'text', text,
+                        'at', extract(epoch from created_at)::bigint) order by event_id), '[]')
+                    from session.system_events e
+                    where e.tenant_id = $1 and e.key = s.key and gone_at is null)
             from session.sessions s join session.session_lease l using (tenant_id, session_id)
             where s.tenant_id = $1 and s.session_id = $2 and l.epoch = $4";
 
@@ -110,6 +116,7 @@ impl Sessions {
             settings,
             inbox,
             entries,
+            events,
         ) = row;
 
         Ok(Loaded {
@@ -128,6 +135,7 @@ impl Sessions {
             last_target: last_target.map(|target| target.0),
             settings: settings.0,
             wait: wait.map_or(Wait::Anything, |wait| wait.0),
+            events: events.0,
         })
     }
 }

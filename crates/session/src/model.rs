@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use holdfast_types::{
     AccountId, Act, AgentId, ApprovalId, Body, DeliveryId, Entry, MessageId, QueueMode, RunId,
-    SessionId, SessionKey, SessionSettings, Source, State, Target, TenantId, Usage, Wait,
+    SessionId, SessionKey, SessionSettings, Source, State, SystemEvent, Target, TenantId, Usage,
+    Wait,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer};
@@ -122,6 +123,8 @@ pub struct Loaded {
     pub settings: SessionSettings,
     /// What it waits for since its deadline passed or it was woken; `Anything` is usual.
     pub wait: Wait,
+    /// What its next turn is told of.
+    pub events: Vec<SystemEvent>,
 }
 
 /// What one step writes.

@@ -115,6 +115,9 @@ impl Sessions {
         const EVENTS: &str = "
             delete from session.events
             where tenant_id = $1 and created_at < clock_timestamp() - $2 * interval '1 second'";
+        const TOLD: &str = "
+            delete from session.system_events
+            where tenant_id = $1 and gone_at < clock_timestamp() - $2 * interval '1 second'";
         const SPENDING: &str = "
             delete from session.spending
             where tenant_id = $1
@@ -142,6 +145,7 @@ impl Sessions {
             (SUBAGENTS, keep.runs),
             (APPROVALS, keep.runs),
             (EVENTS, keep.events),
+            (TOLD, keep.events),
             (SPENDING, keep.runs),
         ] {
             rows += sqlx::query(sql)

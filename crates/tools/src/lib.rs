@@ -10,6 +10,9 @@
 //! | `sessions_spawn` | writes | gives a task to a subagent |
 //! | `sessions_merge` | writes | takes over what a subagent changed in its copy of the files |
 //! | `sessions_send` | writes | says something in another session |
+//! | `scheduler_add`, `scheduler_cancel` | writes | reminders of whoever is spoken with |
+//! | `scheduler_list` | reads | the same |
+//! | `cron` | writes | jobs that run at their times |
 //! | `message` | writes | says or does something on a channel |
 //! | `read`, `list_files` | reads | the agent's files |
 //! | `write`, `append_file`, `edit`, `apply_patch`, `delete_file` | writes | the same |
@@ -43,6 +46,7 @@ mod chains;
 mod commands;
 #[cfg(feature = "connections")]
 mod connected;
+mod cron;
 mod disclosure;
 mod dynamic;
 mod files;
@@ -56,6 +60,7 @@ mod nodes;
 mod output;
 mod patches;
 mod registry;
+mod reminders;
 mod session_status;
 mod sessions_history;
 mod sessions_list;
@@ -80,6 +85,7 @@ pub use commands::{
 };
 #[cfg(feature = "connections")]
 pub use connected::{Calendar, Connections, Email, Notion, Opened};
+pub use cron::{Cron, CronWish, Crons, Saying, When};
 pub use disclosure::DIRECT;
 pub use dynamic::{Away, Brought, Dynamic, Making};
 pub use files::{
@@ -100,6 +106,7 @@ pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
 pub use output::{Output, Part};
 pub use patches::{Patches, SessionsMerge};
 pub use registry::{MOST_OUTPUT, Offer, Registry};
+pub use reminders::{Remind, Reminders, SchedulerAdd, SchedulerCancel, SchedulerList};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;
 pub use sessions_list::SessionsList;

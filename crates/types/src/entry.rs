@@ -70,6 +70,12 @@ pub enum Note {
     Allowed,
     /// Who answers the turn was chosen; the text is the choice, see [`Choice`](crate::Choice).
     Routed,
+    /// The turn was told of system events; the text is what they are, see
+    /// [`SystemEvent`](crate::SystemEvent).
+    Told,
+    /// Another conversation is told something with its next turn; the text is what, see
+    /// [`Posted`](crate::Posted).
+    Posted,
 }
 
 /// Something that happened in a session.

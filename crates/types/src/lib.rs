@@ -22,6 +22,7 @@ mod name;
 mod node;
 mod queue;
 mod route;
+mod scheduled;
 mod session_key;
 mod session_settings;
 mod tree_path;
@@ -56,6 +57,7 @@ pub use node::{
 };
 pub use queue::QueueMode;
 pub use route::{Choice, ChosenBy, ModelRoute, RouteEach};
+pub use scheduled::{Fired, Post, Posted, SCHEDULE, SystemEvent};
 pub use session_key::{DmScope, GroupScope, InvalidKey, SessionKey, SessionKind};
 pub use session_settings::SessionSettings;
 pub use tree_path::{InvalidPath, TreePath};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, ModelRoute, StoredFile};
+use crate::{AccountId, Fired, ModelRoute, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -149,6 +149,9 @@ pub struct Body {
     /// Who is behind it, where a door let it in; absent for what the mesh says itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
+    /// The firing of a job that it is, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fired: Option<Box<Fired>>,
 }
 
 impl Body {

@@ -5,14 +5,15 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerAbout};
 use holdfast_directory::{Directory, Seal};
+use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
 use holdfast_tools::{
-    Canvas, ChainRun, DIRECT, Gateway, Output, Registry, SessionsMerge, SessionsSend,
-    SessionsSpawn, SubagentsTool, Tool,
+    Canvas, ChainRun, Cron, DIRECT, Gateway, Output, Registry, SchedulerAdd, SchedulerCancel,
+    SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
@@ -35,6 +36,7 @@ use crate::{
     policies::{self, Policies},
     pool::{self, Pool},
     prompts::Prompts,
+    schedules::Schedules,
     shell::{self, Shell},
     studio::Providers,
     subagents, summaries, upkeep,
@@ -99,6 +101,10 @@ impl App {
         };
         let media = config.runner.media.clone();
         let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
+        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
+            .with_limits(config.schedules.limits());
+        let schedules =
+            Arc::new(Schedules::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -106,7 +112,11 @@ impl App {
             .with(ChainRun(Arc::clone(&mesh)))
             .with(SessionsMerge(Arc::clone(&mesh)))
             .with(Canvas(Arc::clone(&mesh)))
-            .with(SessionsSend(mesh))
+            .with(SessionsSend(Arc::clone(&mesh)))
+            .with(SchedulerAdd(Arc::clone(&schedules)))
+            .with(SchedulerList(Arc::clone(&schedules)))
+            .with(SchedulerCancel(Arc::clone(&schedules)))
+            .with(Cron(schedules))
             .with_files(Arc::clone(&files))
             .with_images(files, Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))

@@ -82,6 +82,7 @@ impl Turn<'_> {
         let judge = self.judge(brief);
         let dials = Dials { elevated: Some(self.elevated()), ..self.dials() };
         let connections = self.connections(brief);
+        let asked = self.asked(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.dials = dials;
@@ -92,6 +93,7 @@ impl Turn<'_> {
         desk.scope = self.scope();
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
+        desk.asked = asked;
     }
 
     async fn make(&self, brief: &Brief, call: &ToolCall) -> Result<Entry, Error> {

@@ -25,6 +25,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Keys that protect other keys.
     pub secrets: Secrets,
+    /// What jobs and reminders may be.
+    pub schedules: holdfast_jobs::Rules,
     /// The runner itself.
     pub runner: Runner,
 }

@@ -60,7 +60,9 @@ impl Turn<'_> {
             | Note::Reset
             | Note::Asked
             | Note::Allowed
-            | Note::Routed => (Outcome::Failed, "given up"),
+            | Note::Routed
+            | Note::Told
+            | Note::Posted => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
@@ -96,6 +98,11 @@ impl Turn<'_> {
         channels.extend(deliveries.iter().map(|sent| sent.target.channel.clone()));
         channels.sort_unstable();
         channels.dedup();
+        if outcome == Outcome::Completed
+            && let Some(posted) = self.posted(&text)
+        {
+            self.journal.hear(posted);
+        }
         let completion = Completion {
             run: self.run,
             at: None,

@@ -21,7 +21,7 @@ use holdfast_types::{AgentId, ConnectionKind, Dials, SessionId, SessionKind, Tar
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{bill::Used, files::Scope, shell::Judge};
+use crate::{bill::Used, files::Scope, schedules::Asked, shell::Judge};
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub(crate) struct Desk {
     pub(crate) branch: Option<AgentId>,
     /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
     pub(crate) narrowed: Vec<Vec<String>>,
+    /// Who asks for what is done at a time.
+    pub(crate) asked: Asked,
     /// A file was changed that is part of the agent's prompt.
     pub(crate) is_brief_outdated: bool,
     /// Surfaces of its canvas that a tool changed, of which nobody who watches was told yet.
@@ -88,6 +90,7 @@ impl Default for Desk {
             scope: Scope::default(),
             branch: None,
             narrowed: Vec::new(),
+            asked: Asked::default(),
             is_brief_outdated: false,
             redrawn: Vec::new(),
             outbox: Vec::new(),

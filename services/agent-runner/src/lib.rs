@@ -45,6 +45,7 @@
 //! | `mcp.rs` | others' tools: MCP servers, as agents use them |
 //! | `subagents.rs` | making subagents, and announcing their ends |
 //! | `chains.rs` | several subagents, one after another and at once |
+//! | `schedules.rs`, `schedules/` | jobs and reminders: as tools make them, as turns come of them |
 //! | `upkeep.rs` | sweep, relay, measure, prune: for all sessions, not only those held here |
 //!
 //! It is stateless: kill it, and another goes on with what it held.
@@ -98,6 +99,7 @@ mod recall;
 mod renewal;
 mod reply;
 mod route;
+mod schedules;
 mod shell;
 mod shorten;
 mod standing;

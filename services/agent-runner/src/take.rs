@@ -169,7 +169,9 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
     if let Ok(brief) = &brief {
         journal.price(Arc::clone(&brief.ledger));
     }
+    let (events, is_new) = (std::mem::take(&mut loaded.events), !begun.open);
     let mut turn = Turn::new(worker, Arc::clone(hold), loaded, begun, journal, began, task);
+    turn.hear_of(&events, is_new);
     let ended = async {
         match &brief {
             Ok(brief) => {

@@ -173,6 +173,9 @@ impl<'w> Turn<'w> {
             {
                 return self.obey(command).await;
             }
+            if let Some(text) = self.said_as_it_is() {
+                return self.say_as_it_is(text).await;
+            }
             if let Some(completed) = self.is_over().await? {
                 return Ok(completed);
             }
@@ -278,6 +281,9 @@ impl<'w> Turn<'w> {
         if let Some(completed) = self.boundary().await? {
             return Ok(completed);
         }
+        if let Some(text) = self.said_as_it_is() {
+            return self.say_as_it_is(text).await;
+        }
         match self.command() {
             Some(command) => self.obey(command).await,
             None => self.fail(failure).await,
@@ -365,7 +371,8 @@ impl<'w> Turn<'w> {
     pub(crate) fn target(&self) -> Option<Target> {
         reply::target(&self.waiting, &self.heard()).or_else(|| {
             // A wait that is over has no message of its own.
-            self.heard().is_empty().then(|| self.last_target.clone()).flatten()
+            let falls_back = self.heard().is_empty() || self.is_visited();
+            falls_back.then(|| self.last_target.clone()).flatten()
         })
     }
 

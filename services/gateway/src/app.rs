@@ -1,11 +1,12 @@
 //! How the gateway is put together.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
 use holdfast_grpc::Signer;
+use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
@@ -19,7 +20,10 @@ use tracing::{info, warn};
 use crate::{
     Config,
     auth::Doorman,
-    control,
+    control::{
+        self,
+        schedules::{self, Schedules},
+    },
     follow::Follower,
     grpc::{self, Arrivals, Messages},
     http,
@@ -113,6 +117,13 @@ impl App {
         let messages = Messages::new(ingest.clone(), follower.clone());
         let services = grpc::routes(messages, Arrivals::new(ingest.clone()), settings.body_limit);
         let services = control::add_services(services, &state, settings.body_limit);
+        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
+        let schedules = Schedules {
+            state: state.clone(),
+            jobs: jobs.with_limits(config.schedules.limits()),
+            rules: config.schedules.clone(),
+        };
+        let services = schedules::add_service(services, schedules, settings.body_limit);
         let services = nodes::add_service(services, &state, &stop, settings.body_limit);
         let grpc_router = grpc::router(services, doorman.clone(), &readiness)?;
         let mesh = (ingest.clone(), follower.clone());

@@ -28,6 +28,8 @@ pub struct Config {
     pub mesh: Mesh,
     /// What secrets are sealed with.
     pub secrets: Secrets,
+    /// What jobs and reminders may be.
+    pub schedules: holdfast_jobs::Rules,
 }
 
 /// The doors: the table `[gateway]`.

@@ -18,6 +18,7 @@ mod models;
 mod policies;
 mod providers;
 mod routing;
+pub mod schedules;
 mod subagents;
 mod tenants;
 

@@ -123,6 +123,20 @@ pub enum Error {
     /// The files refused.
     #[error(transparent)]
     Files(#[from] holdfast_workspace::Error),
+    /// There is no such job or reminder; in the words of the specification.
+    #[error("{0}")]
+    NoJob(String),
+    /// A reminder is not set; in the user's words.
+    #[error("{told}")]
+    NoReminder {
+        /// Why.
+        told: String,
+        /// There are as many as there may be.
+        is_full: bool,
+    },
+    /// The jobs refused.
+    #[error(transparent)]
+    Jobs(#[from] holdfast_jobs::Error),
     /// The directory refused.
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
@@ -161,7 +175,10 @@ impl Fault for Error {
             | Self::Id(_)
             | Self::Key(_)
             | Self::OtherAgent { .. } => Kind::Invalid,
-            Self::NoAgent(_) => Kind::NotFound,
+            Self::NoAgent(_) | Self::NoJob(_) => Kind::NotFound,
+            Self::NoReminder { is_full: true, .. } => Kind::Exhausted,
+            Self::NoReminder { is_full: false, .. } => Kind::Invalid,
+            Self::Jobs(error) => error.kind(),
             Self::Session(error) => error.kind(),
             Self::Files(error) => error.kind(),
             Self::Directory(error) => error.kind(),

@@ -3,6 +3,8 @@
 //! | job | module | becomes |
 //! |---|---|---|
 //! | cron, every, at with `agentTurn` | [`turn`] | a message in a session of the run's own |
+//! | cron, every, at with `systemEvent` | [`event`] | a system event of the main session, or a turn there |
+//! | reminder | [`reminder`] | a message in the session in which it was asked for |
 //! | timer | [`timer`] | an event in a session, which wakes it if it waits for that |
 //!
 //! What has no arm here is refused with the class `unsupported`. An arm decides and may look; the
@@ -10,6 +12,9 @@
 //! write the same once however often it is asked: the key is the firing's
 //! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
 
+mod event;
+mod place;
+mod reminder;
 mod timer;
 mod turn;
 
@@ -32,7 +37,6 @@ pub struct Ctx {
     /// The sessions.
     pub sessions: Sessions,
     /// What tenants have.
-    #[allow(dead_code, reason = "for arms that ask for more than an agent's name")]
     pub directory: Directory,
     /// Whom to wake.
     pub bus: Bus,
@@ -46,7 +50,6 @@ pub enum Fate {
     /// A message.
     Message(Box<Errand>),
     /// Nothing more: it was done already, or there was nothing to do.
-    #[allow(dead_code, reason = "for arms that write for themselves")]
     Done {
         /// How.
         outcome: Outcome,
@@ -92,14 +95,17 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
     match job.kind {
         JobKind::Cron | JobKind::Every | JobKind::At => match job.payload::<Payload>() {
             Ok(Payload::AgentTurn(what)) => turn::fate(ctx, firing, job, what).await,
-            Ok(Payload::SystemEvent { .. }) => UNSUPPORTED,
+            Ok(Payload::SystemEvent { message }) => event::fate(ctx, firing, job, message).await,
             Err(_) => UNREADABLE,
         },
         JobKind::Timer => timer::fate(job),
-        JobKind::Reminder | JobKind::Heartbeat => UNSUPPORTED,
+        JobKind::Reminder => reminder::fate(firing, job),
+        JobKind::Heartbeat => UNSUPPORTED,
     }
 }
 
+/// When a firing is handed out again that found no database.
+const AGAIN: Duration = Duration::from_secs(1);
 /// There is nobody who does that.
 const UNSUPPORTED: Fate = Fate::Refused("unsupported");
 /// What is stored of the job is not what this version can read.

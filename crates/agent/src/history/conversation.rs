@@ -12,6 +12,7 @@
 //! | a call that never returned | a failed result that says what is known |
 //! | a result of no call | nothing |
 //! | a note that ends a turn | a short line in brackets |
+//! | system events | each on a line of its own, in brackets what it is |
 //! | a summary | itself, apart from the messages; nothing of what it stands for |
 //! | what asked for a turn that a summary stands for in part | said again, before the rest of it |
 //! | a call that nobody spoke before | a short line in brackets before it |
@@ -26,7 +27,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_types::{
-    Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, ToolCall,
+    Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, SystemEvent,
+    ToolCall,
 };
 
 use super::said::{is_system, said};
@@ -42,6 +44,9 @@ pub(crate) const NOT_MADE: &str = "this call was not made: its turn ended before
 /// How much of what asked for a turn is said again, in characters: were it all, a summary of too
 /// long a question would free nothing.
 pub(super) const LONGEST_QUESTION: usize = 4_000;
+
+/// How much of a system event is told, in characters.
+const LONGEST_EVENT: usize = 2_000;
 
 /// What stands for the words before a call, where there are none.
 pub(super) const NOT_SHOWN: &str = "[what was said before is not shown]";
@@ -109,6 +114,14 @@ impl<'j> Conversation<'j> {
     pub const fn summary(&self) -> Option<&'j str> {
         self.summary
     }
+}
+
+/// System events, as a note has them: what others wrote breaks no line, and so passes for nothing
+/// else.
+fn told(text: &str) -> String {
+    let events: Vec<SystemEvent> = serde_json::from_str(text).unwrap_or_default();
+    let lines = events.iter().map(|event| format!("[system event] {}", line(&event.text, LONGEST_EVENT)));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Where the conversation last began anew.
@@ -254,6 +267,13 @@ impl<'j> Reader<'j> {
             Note::Cancelled => ("[the turn above was cancelled by the user]".into(), true),
             Note::Failed => (format!("[the turn above was given up: {reason}]"), true),
             Note::DeadlinePassed => (format!("[the wait ran past its deadline: {reason}]"), false),
+            Note::Told => {
+                let told = told(text);
+                if told.is_empty() {
+                    return;
+                }
+                (told, false)
+            }
             Note::Command | Note::Reset => {
                 self.ended = true;
                 return;
@@ -265,7 +285,8 @@ impl<'j> Reader<'j> {
             | Note::Flushed
             | Note::Asked
             | Note::Allowed
-            | Note::Routed => return,
+            | Note::Routed
+            | Note::Posted => return,
         };
         if ends {
             self.settle();

@@ -38,6 +38,24 @@ impl Locale {
         if language.eq_ignore_ascii_case("zh") { Self::Zh } else { Self::En }
     }
 
+    /// The language that a text is in, as far as it can be seen: Chinese if it has Chinese characters
+    /// and none that only others write.
+    #[must_use]
+    pub fn spoken(text: &str) -> Self {
+        let is_han = |c: char| matches!(c, '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}');
+        let is_other = |c: char| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
+        if text.chars().any(is_han) && !text.chars().any(is_other) { Self::Zh } else { Self::En }
+    }
+
+    /// Its tag, as [`of`](Self::of) reads it.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Zh => "zh",
+        }
+    }
+
     /// What a person is sent (REM-005).
     #[must_use]
     pub fn push(self, content: &str) -> String {
@@ -243,6 +261,20 @@ mod tests {
 
     fn zone() -> Zone {
         "Asia/Shanghai".parse().unwrap()
+    }
+
+    #[test]
+    fn a_language_is_seen_by_its_letters() {
+        for (text, locale) in [
+            ("drink water", Locale::En),
+            ("喝水 water", Locale::Zh),
+            ("水を飲む", Locale::En),
+            ("물 水", Locale::En),
+            ("", Locale::En),
+        ] {
+            assert_eq!(Locale::spoken(text), locale, "{text}");
+            assert_eq!(Locale::of(locale.tag()), locale);
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
     complete::{Rest, rest},
     sessions::lock_claimed,
     sweep::note,
+    system_events::carry,
 };
 
 impl Sessions {
@@ -36,6 +37,7 @@ impl Sessions {
             return Err(Error::Overtaken);
         }
         note(&mut tx, &lease, ask.run, &ask.entries).await?;
+        carry(&mut tx, ask.run, &ask.entries).await?;
         sqlx::query(SEEN)
             .bind(claim.tenant.as_uuid())
             .bind(claim.session.as_uuid())

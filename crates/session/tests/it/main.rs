@@ -10,6 +10,7 @@ mod keeping;
 mod reading;
 mod subagents;
 mod sweeping;
+mod telling;
 mod turning;
 mod waiting;
 mod world;

@@ -34,6 +34,7 @@ mod queueing;
 mod quoting;
 mod renewing;
 mod routed;
+mod schedules;
 mod scripted;
 mod shell;
 mod shortening;

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use holdfast_jobs::{Firing, Job, Slot};
-use holdfast_schedule::AgentTurn;
-use holdfast_types::{Body, QueueMode, SessionKey, SessionSettings, Thinking};
+use holdfast_schedule::{AgentTurn, PostMode};
+use holdfast_types::{Body, Fired, Post, QueueMode, SessionKey, SessionSettings, Thinking};
 use jiff::Timestamp;
+use tracing::warn;
 
-use super::{Ctx, Ends, Errand, Fate, NO_AGENT, UNREADABLE};
+use super::{
+    Ctx, Ends, Errand, Fate, NO_AGENT, UNREADABLE,
+    place::{Place, place},
+};
 
 pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fate {
     let Ok(agents) = ctx.agents.of(job.tenant).await else {
@@ -18,9 +22,20 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     let Ok(key) = SessionKey::cron(&agent.name, &job.id.to_string(), &run) else {
         return UNREADABLE;
     };
+    let target = match place(ctx, job, &agent.name, &turn).await {
+        Ok(Place::Known(target)) => target,
+        Ok(Place::Unknown(_)) if turn.best_effort_deliver => None,
+        Ok(Place::Unknown(why)) => return Fate::Refused(why),
+        Err(error) => {
+            warn!(%error, job.id = %job.id, "it cannot be looked up where an answer goes");
+            return Fate::Later(Duration::from_secs(1));
+        }
+    };
     // How much it thinks is checked when the job is made; a word that a later version knows is
     // as good as none.
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
+    let Ok(post) = post(job, turn.deliver) else { return UNREADABLE };
+    let fired = Fired { post, ..Fired::new(job.id, firing.at.as_millisecond()) };
     Fate::Message(Box::new(Errand {
         key,
         agent: job.agent,
@@ -29,10 +44,20 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
             thinking: Some(thinking.unwrap_or(Thinking::Medium)),
             ..SessionSettings::default()
         },
-        body: Body::text(turn.message),
-        target: None,
+        body: Body { fired: Some(Box::new(fired)), ..Body::text(turn.message) },
+        target,
         mode: QueueMode::Followup,
         ends: Ends::Answered(Duration::from_secs(u64::from(turn.timeout_seconds))),
+    }))
+}
+
+/// What of the answer the agent's main conversation is told (CRN-009).
+fn post(job: &Job, deliver: bool) -> Result<Option<Post>, holdfast_jobs::Error> {
+    let isolation = job.isolation()?.filter(|_| deliver);
+    Ok(isolation.map(|isolation| Post {
+        prefix: isolation.post_to_main_prefix,
+        full: isolation.post_to_main_mode == PostMode::Full,
+        max_chars: isolation.post_to_main_max_chars,
     }))
 }
 

@@ -1,0 +1,44 @@
+//! How many jobs a tenant has, and when the next is due.
+
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+
+use crate::{Error, Jobs};
+
+/// How a tenant's jobs stand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All of them, those that are done included.
+    pub all: u64,
+    /// Those that are to run.
+    pub active: u64,
+    /// Those that run now.
+    pub running: u64,
+    /// When the next is due.
+    pub next: Option<Timestamp>,
+}
+
+impl Jobs {
+    /// Counts a tenant's jobs.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
+        const SQL: &str = "
+            select count(*), count(*) filter (where state = 'active'),
+                   count(*) filter (where running_until > clock_timestamp()), min(due_at)
+            from schedule.jobs where tenant_id = $1 and kind <> ''";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let (all, active, running, next): (i64, i64, i64, Option<jiff_sqlx::Timestamp>) =
+            sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
+        tx.finish_reading();
+        Ok(Counts {
+            all: all.unsigned_abs(),
+            active: active.unsigned_abs(),
+            running: running.unsigned_abs(),
+            next: next.map(jiff_sqlx::Timestamp::to_jiff),
+        })
+    }
+}

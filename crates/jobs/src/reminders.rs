@@ -1,0 +1,196 @@
+//! Reminders of users: set, listed and cancelled in the same way by tools and by programs (spec REM).
+
+use holdfast_schedule::{
+    Schedule, Zone,
+    reminder::{Asked, Limits, Locale, Named, Refused, Renewal, TimeError, names, parse_time},
+};
+use holdfast_types::{AgentId, JobId, SessionKey, Target, TenantId};
+use jiff::Timestamp;
+
+use crate::{Error, Job, JobFilter, JobKind, JobState, Jobs, NewJob, Reminder};
+
+/// How many of a user's reminders are looked at.
+const MOST: u32 = 200;
+
+/// A reminder that is asked for.
+#[derive(Debug, Clone)]
+pub struct Remind<'a> {
+    /// Its id, which makes it once however often it is asked for.
+    pub id: JobId,
+    /// Who reminds.
+    pub agent: AgentId,
+    /// Whom. From the caller's context, never from what a model wrote.
+    pub user: &'a str,
+    /// Where it is said.
+    pub session: &'a SessionKey,
+    /// Where that sends it; `None` is where it last spoke.
+    pub target: Option<Target>,
+    /// What of.
+    pub content: &'a str,
+    /// When, in the user's words.
+    pub time: &'a str,
+    /// On whose clock.
+    pub zone: &'a Zone,
+    /// In which language.
+    pub locale: Locale,
+    /// Whether the agent is asked when it fires.
+    pub auto_continue: bool,
+    /// The reminder whose turn asks for it.
+    pub renewal: Option<Renewal>,
+}
+
+/// Why a reminder is not set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unset {
+    /// For its time.
+    #[error(transparent)]
+    Time(#[from] TimeError),
+    /// For a limit.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+}
+
+impl Unset {
+    /// The same, as a user is told.
+    #[must_use]
+    pub fn told(&self, locale: Locale) -> String {
+        match self {
+            Self::Time(error) => locale.bad_time(error),
+            Self::Refused(refused) => locale.refused(*refused),
+        }
+    }
+}
+
+impl Unset {
+    /// Whether there are as many as there may be.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Refused(Refused::TooMany { .. } | Refused::Unanswered { .. }))
+    }
+}
+
+/// A reminder that waits for its time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reminding {
+    /// When that is.
+    pub at: Timestamp,
+    /// What it says.
+    pub what: Reminder,
+    /// Its job.
+    pub job: Job,
+}
+
+impl Jobs {
+    /// Sets a reminder, once for the same id; or says why not.
+    ///
+    /// # Errors
+    ///
+    /// If the user's name is too long, or the database does not answer.
+    pub async fn remind(
+        &self,
+        tenant: TenantId,
+        remind: Remind<'_>,
+        limits: Limits,
+    ) -> Result<Result<Reminding, Unset>, Error> {
+        match self.get(tenant, remind.id).await {
+            // The same words mean another time by now.
+            Ok(there) => return read(there).map(Ok),
+            Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let now = Timestamp::now();
+        let at = match parse_time(remind.time, now, remind.zone) {
+            Ok(at) => at,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        let active = self.reminders(tenant, remind.user).await?.len();
+        let asked = Asked { content: remind.content, at, active, renewal: remind.renewal };
+        let renewals = match limits.check(asked) {
+            Ok(renewals) => renewals,
+            Err(refused) => return Ok(Err(refused.into())),
+        };
+        let Ok(schedule) = Schedule::at(at.as_millisecond()) else {
+            return Ok(Err(TimeError::TooFar(at.to_string()).into()));
+        };
+        let what = Reminder {
+            content: remind.content.trim().to_owned(),
+            session: remind.session.to_string(),
+            auto_continue: remind.auto_continue,
+            locale: remind.locale.tag().to_owned(),
+            target: remind.target,
+            renewals,
+        };
+        let user = remind.user.to_owned();
+        let new = NewJob::reminder(remind.id, remind.agent, user, schedule, &what);
+        // It stays for a while once it has fired: whoever asks again after a crash finds it.
+        let new = NewJob { delete_after_run: false, ..new };
+        match self.add(tenant, new).await {
+            Ok(added) => read(added.into_job()).map(Ok),
+            Err(Error::TooMany { .. }) => {
+                Ok(Err(Refused::TooMany { most: limits.most_active }.into()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The reminders that wait for a user, those that come first first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn reminders(&self, tenant: TenantId, user: &str) -> Result<Vec<Reminding>, Error> {
+        let mut found = Vec::new();
+        let mut after = None;
+        loop {
+            let filter = JobFilter {
+                owner: Some(user.to_owned()),
+                kind: Some(JobKind::Reminder),
+                after,
+                limit: MOST,
+                ..JobFilter::default()
+            };
+            let page = self.list(tenant, &filter).await?;
+            let is_last = page.len() < MOST as usize;
+            after = page.last().map(|job| job.id);
+            found.extend(page.into_iter().filter(|job| job.state == JobState::Active));
+            if is_last {
+                break;
+            }
+        }
+        // One that has no slot left runs just now.
+        let waiting = found.into_iter().filter(|job| job.next_slot.is_some());
+        let mut waiting = waiting.map(read).collect::<Result<Vec<Reminding>, Error>>()?;
+        waiting.sort_by_key(|one| (one.at, one.job.id));
+        Ok(waiting)
+    }
+
+    /// Takes a user's reminder away, by its id or the part of it that lists show, and says its id;
+    /// or that none is meant, or several.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn cancel_reminder(
+        &self,
+        tenant: TenantId,
+        user: &str,
+        id: &str,
+    ) -> Result<Result<String, Named>, Error> {
+        let own = self.reminders(tenant, user).await?;
+        match names(id, own.iter().map(|one| one.job.external_id.as_str())) {
+            Named::One(at) => {
+                let Some(one) = own.get(at) else { return Ok(Err(Named::None)) };
+                self.remove(tenant, one.job.id).await?;
+                Ok(Ok(one.job.external_id.clone()))
+            }
+            named => Ok(Err(named)),
+        }
+    }
+}
+
+fn read(job: Job) -> Result<Reminding, Error> {
+    let what = job.payload()?;
+    let once = job.spec()?.schedule.next_after(Timestamp::MIN);
+    let at = job.next_slot.or(once).unwrap_or(job.created_at);
+    Ok(Reminding { at, what, job })
+}

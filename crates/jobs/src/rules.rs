@@ -1,0 +1,96 @@
+//! What an operator allows of jobs and reminders: the table `[schedules]`.
+
+use std::time::Duration;
+
+use holdfast_schedule::{Allowed, reminder};
+use jiff::SignedDuration;
+use serde::{Deserialize, Serialize};
+
+use crate::Limits;
+
+/// The table `[schedules]`, of those services that make jobs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    /// The least time between two slots of a job.
+    #[serde(with = "humantime_serde")]
+    pub apart: Duration,
+
+    /// How long ago the moment of a job that is due once may be.
+    #[serde(with = "humantime_serde")]
+    pub late: Duration,
+
+    /// Jobs that a tenant may have.
+    pub jobs: u32,
+
+    /// Reminders that a user may have at once.
+    pub reminders: u32,
+
+    /// The least time from a reminder that fired to the one that its turn sets.
+    #[serde(with = "humantime_serde")]
+    pub reminders_apart: Duration,
+
+    /// How many reminders may each set the next, without a word from their user.
+    pub reminders_unanswered: u32,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let (limits, usual) = (Limits::default(), reminder::Limits::default());
+        Self {
+            apart: Duration::from_secs(10),
+            late: Duration::from_secs(300),
+            jobs: u32::try_from(limits.tenant).unwrap_or(u32::MAX),
+            reminders: u32::try_from(usual.most_active).unwrap_or(u32::MAX),
+            reminders_apart: usual.least_between.unsigned_abs(),
+            reminders_unanswered: usual.most_renewals,
+        }
+    }
+}
+
+impl Rules {
+    /// What schedules may be.
+    #[must_use]
+    pub fn allowed(&self) -> Allowed {
+        Allowed { floor: signed(self.apart), late: signed(self.late) }
+    }
+
+    /// How many reminders there may be, and how close.
+    #[must_use]
+    pub fn reminders(&self) -> reminder::Limits {
+        reminder::Limits {
+            most_active: usize::try_from(self.reminders).unwrap_or(usize::MAX),
+            least_between: signed(self.reminders_apart),
+            most_renewals: self.reminders_unanswered,
+            ..reminder::Limits::default()
+        }
+    }
+
+    /// How many jobs there may be.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            tenant: i64::from(self.jobs),
+            reminders: i64::from(self.reminders),
+            ..Limits::default()
+        }
+    }
+}
+
+fn signed(duration: Duration) -> SignedDuration {
+    SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_set_is_as_the_crates_have_it() {
+        let usual = Rules::default();
+
+        assert_eq!(usual.reminders(), reminder::Limits::default());
+        assert_eq!(usual.limits(), Limits::default());
+        assert_eq!(usual.allowed().floor, SignedDuration::from_secs(10));
+    }
+}

@@ -1,0 +1,134 @@
+//! System events wait for a conversation's next turn, and are told once (spec CRN-022).
+
+use holdfast_session::{Append, Error, LONGEST_EVENT, MOST_EVENTS, NewSystemEvent};
+use holdfast_types::{Posted, RunId, SessionKey, SystemEvent, Wait};
+
+use crate::world::{Tenant, World, completion, thought};
+
+fn event(key: &SessionKey, n: usize, text: &str) -> NewSystemEvent {
+    NewSystemEvent { key: key.clone(), idem_key: format!("job:{n}"), text: text.to_owned() }
+}
+
+async fn waiting(world: &World, tenant: &Tenant<'_>, key: &SessionKey) -> anyhow::Result<Vec<String>> {
+    let events = world.sessions.system_events(tenant.id, key).await?;
+    Ok(events.into_iter().map(|event| event.text).collect())
+}
+
+#[tokio::test]
+async fn the_newest_twenty_wait_and_what_is_said_twice_in_a_row_is_said_once() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let tenant = world.tenant();
+    let key: SessionKey = "agent:main:main".parse()?;
+
+    for n in 0..25 {
+        let text = format!("event {}", n / 2);
+        world.sessions.add_system_event(tenant.id, &event(&key, n, &text)).await?;
+    }
+    let few = waiting(&world, &tenant, &key).await?;
+    for n in 25..50 {
+        world.sessions.add_system_event(tenant.id, &event(&key, n, &format!("late {n}"))).await?;
+    }
+    let many = waiting(&world, &tenant, &key).await?;
+
+    assert_eq!(few.len(), 13);
+    assert_eq!(few[12], "event 12");
+    assert_eq!(i64::try_from(many.len())?, MOST_EVENTS);
+    assert_eq!((many[0].as_str(), many[19].as_str()), ("late 30", "late 49"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let tenant = world.tenant();
+    let message = tenant.message("s", "k", "hello");
+    let key = message.key.clone();
+    assert!(world.sessions.add_system_event(tenant.id, &event(&key, 1, "tea")).await?);
+    world.sessions.ingest(tenant.id, message).await?;
+
+    let first = world.claim_one().await?;
+    let told = world.sessions.load(&first, 100).await?.events;
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+    let second = world.claim_one().await?;
+    let again = world.sessions.load(&second, 100).await?.events;
+    let entries = vec![SystemEvent::entry(&told)];
+    let append = || Append {
+        run: Some(RunId::generate()),
+        entries: entries.clone(),
+        ..Append::default()
+    };
+    let stale = world.sessions.append(&first, append()).await;
+    let waits = waiting(&world, &tenant, &key).await?;
+    world.sessions.append(&second, append()).await?;
+
+    assert_eq!(told.iter().map(|event| event.text.as_str()).collect::<Vec<_>>(), ["tea"]);
+    assert_eq!(told, again);
+    assert!(matches!(stale, Err(Error::Fenced { .. })), "{stale:?}");
+    assert_eq!(waits, ["tea"]);
+    assert!(waiting(&world, &tenant, &key).await?.is_empty());
+    // Its scheduler did not hear that it was told, and tells it again.
+    assert!(!world.sessions.add_system_event(tenant.id, &event(&key, 1, "tea")).await?);
+    assert!(waiting(&world, &tenant, &key).await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_turn_posts_elsewhere_is_told_with_its_end_or_not_at_all() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let tenant = world.tenant();
+    let main: SessionKey = "agent:main:main".parse()?;
+    world.sessions.ingest(tenant.id, tenant.message("s", "k", "look")).await?;
+    let first = world.claim_one().await?;
+    let run = RunId::generate();
+    let posted = Posted { key: main.clone(), text: "Cron: all is well".into() };
+    let completion = || {
+        let entries = vec![posted.entry(), thought("all is well")];
+        holdfast_session::Completion { entries, done: vec![1], reply: Some(1), ..completion(run) }
+    };
+
+    world.lapse().await?;
+    world.sessions.sweep().await?;
+    let second = world.claim_one().await?;
+    assert!(world.sessions.complete(&first, completion()).await.is_err());
+    assert!(waiting(&world, &tenant, &main).await?.is_empty());
+    world.sessions.complete(&second, completion()).await?;
+
+    assert_eq!(waiting(&world, &tenant, &main).await?, ["Cron: all is well"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_of_another_tenant_and_of_another_conversation_are_not_told() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (tenant, other) = (world.tenant(), world.tenant());
+    let message = tenant.message("s", "k", "hello");
+    let key = message.key.clone();
+    world.sessions.ingest(tenant.id, message).await?;
+    let elsewhere: SessionKey = "agent:main:main".parse()?;
+
+    world.sessions.add_system_event(other.id, &event(&key, 1, "theirs")).await?;
+    world.sessions.add_system_event(tenant.id, &event(&elsewhere, 1, "elsewhere")).await?;
+    let long = "語".repeat(LONGEST_EVENT + 1);
+    world.sessions.add_system_event(tenant.id, &event(&key, 2, &long)).await?;
+    let claim = world.claim_one().await?;
+    let told = world.sessions.load(&claim, 100).await?.events;
+
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].text.chars().count(), LONGEST_EVENT);
+    // A turn that names another tenant's event takes nothing from it.
+    let theirs = world.sessions.system_events(other.id, &key).await?;
+    let entries = vec![SystemEvent::entry(&theirs), thought("hm")];
+    let run = RunId::generate();
+    let ended = holdfast_session::Completion {
+        entries,
+        done: vec![1],
+        wait: Wait::Anything,
+        ..completion(run)
+    };
+    world.sessions.complete(&claim, ended).await?;
+    assert_eq!(waiting(&world, &other, &key).await?, ["theirs"]);
+    Ok(())
+}

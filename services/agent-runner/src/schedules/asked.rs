@@ -1,0 +1,167 @@
+//! Who asks for something at a time: taken from the turn, and not from what its model writes.
+
+use holdfast_schedule::{
+    Zone,
+    reminder::{Locale, Renewal},
+};
+use holdfast_types::{Body, Entry, Fired, SessionKey, SessionKind};
+use jiff::Timestamp;
+
+use crate::{agents::Brief, turn::Turn};
+
+/// Whose what is that the agent itself keeps, and its owner asks for.
+pub(super) const OWNER: &str = "owner";
+
+/// Who asks, where and how.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Asked {
+    /// Whose it is; `None` if nobody can say.
+    pub(crate) user: Option<String>,
+    /// On whose clock.
+    pub(crate) zone: Zone,
+    /// In which language they speak.
+    pub(crate) locale: Locale,
+    /// The reminder that began the turn.
+    pub(crate) renewal: Option<Renewal>,
+}
+
+impl Turn<'_> {
+    /// Who asks for what is done at a time.
+    pub(crate) fn asked(&self, brief: &Brief) -> Asked {
+        let fired = self.fired();
+        let speaker = self.who().user;
+        let owner = fired.and_then(|fired| fired.owner.clone());
+        Asked {
+            user: person(self.kind, &self.key, speaker).or(owner),
+            zone: brief.zone_name.parse().unwrap_or_default(),
+            locale: spoken(self.journal.entries()),
+            renewal: renewal(self.journal.entries(), self.journal.turn()),
+        }
+    }
+
+    /// The firing that began the turn, if one did.
+    pub(crate) fn fired(&self) -> Option<&Fired> {
+        first_fired(self.journal.turn())
+    }
+}
+
+fn first_fired(turn: &[Entry]) -> Option<&Fired> {
+    heard(turn).find(|body| !body.silent)?.fired.as_deref()
+}
+
+fn heard(entries: &[Entry]) -> impl DoubleEndedIterator<Item = &Body> {
+    entries.iter().filter_map(|entry| match entry {
+        Entry::Heard { body, .. } => Some(body),
+        Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    })
+}
+
+/// Whose what is that is asked for here: the one whose conversation it is, or else who speaks.
+fn person(kind: SessionKind, key: &str, speaker: Option<String>) -> Option<String> {
+    let parsed: SessionKey = key.parse().ok()?;
+    let tail = |word: &str| {
+        let agent = parsed.agent()?;
+        let rest = key.strip_prefix(&format!("agent:{agent}:{word}:"))?;
+        Some(rest.to_owned())
+    };
+    match kind {
+        SessionKind::Dm => tail("dm"),
+        SessionKind::Api => tail("api").map(|user| format!("api:{user}")),
+        SessionKind::Group | SessionKind::Topic => speaker,
+        SessionKind::Main
+        | SessionKind::Global
+        | SessionKind::Cron
+        | SessionKind::Heartbeat
+        | SessionKind::Work => Some(OWNER.to_owned()),
+        SessionKind::Subagent => None,
+    }
+}
+
+/// Whether a person, or a program in its own name, says this.
+fn is_persons(body: &Body) -> bool {
+    !body.silent && body.event.is_none() && body.role.is_none() && body.fired.is_none()
+}
+
+/// The language in which a person spoke last.
+fn spoken(entries: &[Entry]) -> Locale {
+    let last = heard(entries).rev().find(|body| is_persons(body));
+    last.map_or_else(Locale::default, |body| Locale::spoken(&body.text))
+}
+
+/// That a reminder began the turn, and for how long nobody has answered those that led to it.
+fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
+    let fired = first_fired(turn).filter(|fired| fired.owner.is_some())?;
+    let at = Timestamp::from_millisecond(fired.at_ms).ok()?;
+    let before = entries.len().saturating_sub(turn.len());
+    let earlier = heard(&entries[..before]).rev();
+    let since = earlier.take_while(|body| !body.fired.as_ref().is_some_and(|f| f.owner.is_some()));
+    let was_answered = since.into_iter().any(is_persons);
+    let later = at.checked_add(jiff::SignedDuration::from_millis(1)).ok();
+    Some(Renewal {
+        chain: if was_answered { 0 } else { fired.chain },
+        fired: at,
+        // Whoever speaks in this very turn knows of it.
+        heard: later.filter(|_| heard(turn).any(is_persons)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::{Author, JobId};
+
+    use super::*;
+
+    fn said(text: &str) -> Entry {
+        let author = Some(Author { id: "telegram:7".into(), roles: Vec::new() });
+        Entry::Heard { seq: 1, body: Body { author, ..Body::text(text) } }
+    }
+
+    fn fired(at_ms: i64, chain: u32) -> Entry {
+        let owner = Some("telegram:7".to_owned());
+        let fired = Fired { owner, chain, ..Fired::new(JobId::generate(), at_ms) };
+        let event = Some("reminder".to_owned());
+        let body = Body { event, fired: Some(Box::new(fired)), ..Body::text("x") };
+        Entry::Heard { seq: 2, body }
+    }
+
+    #[test]
+    fn what_is_asked_for_is_whose_conversation_it_is_or_who_speaks_in_it() {
+        let speaker = || Some("telegram:7".to_owned());
+        for (kind, key, user) in [
+            (SessionKind::Main, "agent:main:main", Some("owner")),
+            (SessionKind::Heartbeat, "agent:main:heartbeat", Some("owner")),
+            (SessionKind::Dm, "agent:main:dm:telegram:42", Some("telegram:42")),
+            (SessionKind::Dm, "agent:main:dm:any:a%3Ab", Some("any:a%3Ab")),
+            (SessionKind::Api, "agent:main:api:anna", Some("api:anna")),
+            (SessionKind::Group, "agent:main:group:telegram:1", Some("telegram:7")),
+            (SessionKind::Subagent, "agent:main:subagent:x", None),
+        ] {
+            assert_eq!(person(kind, key, speaker()).as_deref(), user, "{key}");
+        }
+        assert_eq!(person(SessionKind::Group, "agent:main:group:telegram:1", None), None);
+    }
+
+    #[test]
+    fn reminders_that_follow_each_other_count_until_somebody_says_something() {
+        let chain = |entries: &[Entry], turn: usize| {
+            let renewal = renewal(entries, &entries[entries.len() - turn..])?;
+            Some((renewal.chain, renewal.heard.is_some()))
+        };
+
+        assert_eq!(chain(&[said("remind me")], 1), None);
+        assert_eq!(chain(&[said("remind me"), fired(5, 0)], 1), Some((0, false)));
+        assert_eq!(chain(&[fired(5, 3), fired(9, 4)], 1), Some((4, false)));
+        assert_eq!(chain(&[fired(5, 3), said("done"), fired(9, 4)], 1), Some((0, false)));
+        assert_eq!(chain(&[fired(5, 3), fired(9, 4), said("wait")], 2), Some((4, true)));
+    }
+
+    #[test]
+    fn the_language_is_that_of_the_last_words_of_a_person() {
+        assert_eq!(spoken(&[said("hello"), said("提醒我喝水"), fired(5, 0)]), Locale::Zh);
+        assert_eq!(spoken(&[said("提醒我喝水"), said("thanks")]), Locale::En);
+        assert_eq!(spoken(&[]), Locale::En);
+    }
+}

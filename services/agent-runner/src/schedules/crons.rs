@@ -1,0 +1,307 @@
+//! The tool `cron`: jobs of the agent that the call is of.
+
+use std::time::Duration;
+
+use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Mode, NewJob, Ran, Reminder};
+use holdfast_schedule::{
+    self as schedule, AgentTurn, JobPatch, Payload, Schedule, SessionTarget, Zone, reminder::Locale,
+};
+use holdfast_session::{NewMessage, NewSystemEvent};
+use holdfast_tools::{Call, CronWish, Crons, Saying, When};
+use holdfast_types::{Body, Fault, JobId, Kind, QueueMode, SCHEDULE, SessionKey, Source};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::{Schedules, job_id};
+
+/// How many jobs and runs are listed.
+const MOST: u32 = 100;
+
+/// The words by which a conversation is told something at once.
+const WAKE: &str = "wake";
+
+type Answer = anyhow::Result<Result<Value, String>>;
+
+impl Crons for Schedules {
+    async fn cron(&self, call: &Call, wish: CronWish) -> Answer {
+        if !self.mesh.is_trusted(call)? {
+            let told = "jobs are for a conversation with your owner; `scheduler_add` reminds whoever \
+                        you speak with";
+            return Ok(Err(told.to_owned()));
+        }
+        match wish {
+            CronWish::Status => self.status(call).await,
+            CronWish::List => self.list_jobs(call).await,
+            CronWish::Add(job) => match schedule::NewJob::from_json(job) {
+                Ok(what) => self.add_job(call, what).await,
+                Err(error) => Ok(Err(error.to_string())),
+            },
+            CronWish::Say(saying) => self.add_saying(call, saying).await,
+            CronWish::Update { id, patch } => self.update(call, &id, patch).await,
+            CronWish::Remove(id) => match self.own(call, &id).await? {
+                Ok(job) => {
+                    self.jobs.remove(call.tenant, job.id).await?;
+                    Ok(Ok(json!({ "removed": job.external_id })))
+                }
+                // Whoever asks again after a crash has what they wanted.
+                Err(_) => Ok(Ok(json!({ "removed": null }))),
+            },
+            CronWish::Run { id, force } => self.run_job(call, &id, force).await,
+            CronWish::Runs(id) => self.runs(call, &id).await,
+            CronWish::Wake { text, now } => self.wake(call, text, now).await,
+        }
+    }
+}
+
+impl Schedules {
+    async fn status(&self, call: &Call) -> Answer {
+        let jobs = self.own_jobs(call).await?;
+        let next = jobs.iter().filter_map(|job| job.next_slot).min();
+        let running = jobs.iter().filter(|job| job.running.is_some()).count();
+        Ok(Ok(json!({
+            "jobs_count": jobs.len(), "running": running, "next_run": next.map(|at| at.to_string()),
+        })))
+    }
+
+    async fn list_jobs(&self, call: &Call) -> Answer {
+        let jobs = self.own_jobs(call).await?;
+        let lines = jobs.iter().map(line).collect::<Result<Vec<Value>, _>>()?;
+        Ok(Ok(Value::Array(lines)))
+    }
+
+    /// The jobs of the call's agent, of the kinds that this tool makes.
+    async fn own_jobs(&self, call: &Call) -> anyhow::Result<Vec<Job>> {
+        let filter =
+            JobFilter { agent: Some(call.agent), limit: MOST, ..JobFilter::default() };
+        let jobs = self.jobs.list(call.tenant, &filter).await?;
+        Ok(jobs.into_iter().filter(|job| is_cron(job.kind)).collect())
+    }
+
+    async fn own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
+        let not_found = || Err(format!("Job not found: {}", id.chars().take(80).collect::<String>()));
+        match self.jobs.find(call.tenant, id, None).await {
+            Ok(job) if job.agent == call.agent && is_cron(job.kind) => Ok(Ok(job)),
+            Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(not_found()),
+            Err(error @ holdfast_jobs::Error::Ambiguous(_)) => Ok(Err(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn add_job(&self, call: &Call, what: schedule::NewJob) -> Answer {
+        if what.agent_id.is_some() {
+            return Ok(Err("leave `agent_id` out: the job is yours".to_owned()));
+        }
+        let (id, now) = (job_id(&call.key), Timestamp::now());
+        let allowed = self.rules.allowed();
+        let new = match NewJob::cron(id, call.agent, None, what, now, allowed) {
+            Ok(new) => NewJob { external_id: Some(named(id)), ..new },
+            Err(error) => match self.jobs.get(call.tenant, id).await {
+                // Its moment may be over by now: it is the same call.
+                Ok(there) => return Ok(Ok(line(&there)?)),
+                Err(_) => return Ok(Err(error.to_string())),
+            },
+        };
+        self.make(call, new).await
+    }
+
+    async fn make(&self, call: &Call, new: NewJob) -> Answer {
+        match self.jobs.add(call.tenant, new).await {
+            Ok(added) => {
+                self.mesh.bus.wake_schedule();
+                Ok(Ok(line(&added.into_job())?))
+            }
+            Err(error) => told(error),
+        }
+    }
+
+    /// A job of a few words: said here as it is, or done beside and told here.
+    async fn add_saying(&self, call: &Call, saying: Saying) -> Answer {
+        let (session, target) = self.place(call)?;
+        let id = job_id(&call.key);
+        if let Ok(there) = self.jobs.get(call.tenant, id).await {
+            return Ok(Ok(line(&there)?));
+        }
+        let zone = self.mesh.hold(call)?.desk().asked.zone.clone();
+        let now = Timestamp::now();
+        let schedule = match scheduled(&saying.when, now, zone) {
+            Ok(schedule) => schedule,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        if let (When::In(_), true, None) = (&saying.when, saying.deliver, &saying.command) {
+            let reminder = Reminder {
+                content: saying.message.clone(),
+                session: session.to_string(),
+                auto_continue: false,
+                locale: Locale::spoken(&saying.message).tag().to_owned(),
+                target,
+                renewals: 0,
+            };
+            let owner = super::asked::OWNER.to_owned();
+            let new = NewJob::reminder(id, call.agent, owner, schedule, &reminder);
+            return self.make(call, NewJob { delete_after_run: false, ..new }).await;
+        }
+        let (channel, to) = match target {
+            Some(target) => (target.channel, Some(target.chat)),
+            None => ("last".to_owned(), None),
+        };
+        let turn = AgentTurn { channel, to, ..AgentTurn::new(words(&saying)) };
+        let name = saying.command.as_deref().unwrap_or(&saying.message);
+        let job = json!({
+            "name": name.trim().chars().take(30).collect::<String>(), "schedule": schedule,
+            "session_target": SessionTarget::Isolated, "payload": Payload::AgentTurn(turn),
+        });
+        match schedule::NewJob::from_json(job) {
+            Ok(what) => self.add_job(call, what).await,
+            Err(error) => Ok(Err(error.to_string())),
+        }
+    }
+
+    async fn update(&self, call: &Call, id: &str, patch: Value) -> Answer {
+        let patch = match JobPatch::from_json(patch) {
+            Ok(patch) => patch,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        let job = match self.own(call, id).await? {
+            Ok(job) => job,
+            Err(told) => return Ok(Err(told)),
+        };
+        let changes = match Changes::of(&job, patch, Timestamp::now(), self.rules.allowed()) {
+            Ok(changes) => changes,
+            Err(error) => return told(error),
+        };
+        match self.jobs.update(call.tenant, job.id, Some(job.version), changes).await {
+            Ok(job) => {
+                self.mesh.bus.wake_schedule();
+                Ok(Ok(line(&job)?))
+            }
+            Err(error) => told(error),
+        }
+    }
+
+    async fn run_job(&self, call: &Call, id: &str, force: bool) -> Answer {
+        let job = match self.own(call, id).await? {
+            Ok(job) => job,
+            Err(told) => return Ok(Err(told)),
+        };
+        let (request, mode) =
+            (job_id(&call.key).as_uuid(), if force { Mode::Force } else { Mode::Due });
+        let ran = self.jobs.run_now(call.tenant, job.id, request, mode).await?;
+        self.mesh.bus.wake_schedule();
+        Ok(Ok(match ran {
+            Ran::Fired(_) | Ran::Due => json!({ "status": "started" }),
+            Ran::Skipped(reason) => json!({ "status": "skipped", "reason": reason }),
+        }))
+    }
+
+    async fn runs(&self, call: &Call, id: &str) -> Answer {
+        let job = match self.own(call, id).await? {
+            Ok(job) => job,
+            Err(told) => return Ok(Err(told)),
+        };
+        let runs = self.jobs.runs(call.tenant, job.id, 20).await?;
+        let lines = runs.into_iter().map(|run| {
+            json!({
+                "at": run.at.to_string(), "status": run.outcome.as_str(), "error": run.class,
+                "duration_ms": run.took.map(|took| u64::try_from(took.as_millis()).unwrap_or(u64::MAX)),
+            })
+        });
+        Ok(Ok(lines.collect()))
+    }
+
+    /// Tells the agent's main conversation something: with its next turn, or by one.
+    async fn wake(&self, call: &Call, text: String, now: bool) -> Answer {
+        let key = SessionKey::main(&call.agent_name);
+        let sessions = &self.mesh.sessions;
+        if !now {
+            let event = NewSystemEvent { key, idem_key: call.key.clone(), text };
+            sessions.add_system_event(call.tenant, &event).await?;
+            return Ok(Ok(json!({ "ok": true })));
+        }
+        let target = match sessions.find(call.tenant, &key).await? {
+            Some(session) => sessions.session(call.tenant, session).await?.last_target,
+            None => None,
+        };
+        let message = NewMessage {
+            key,
+            agent: call.agent,
+            label: None,
+            source: Source::Internal(SCHEDULE.to_owned()),
+            idem_key: call.key.clone(),
+            body: Body { event: Some(WAKE.to_owned()), ..Body::text(text) },
+            target,
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: holdfast_kit::trace::current(),
+        };
+        match sessions.ingest(call.tenant, message).await {
+            Ok(accepted) => {
+                if accepted.wake.is_some() {
+                    self.mesh.bus.wake_run(0);
+                }
+                Ok(Ok(json!({ "ok": true })))
+            }
+            Err(error) => told(error),
+        }
+    }
+}
+
+/// Whether this tool makes jobs of this kind.
+const fn is_cron(kind: JobKind) -> bool {
+    match kind {
+        JobKind::Cron | JobKind::Every | JobKind::At => true,
+        JobKind::Heartbeat | JobKind::Reminder | JobKind::Timer => false,
+    }
+}
+
+/// What a new job is called (CRN-003).
+fn named(id: JobId) -> String {
+    let digits = id.as_uuid().simple().to_string();
+    format!("cron_{}", &digits[digits.len() - 8..])
+}
+
+fn scheduled(when: &When, now: Timestamp, zone: Zone) -> Result<Schedule, schedule::Error> {
+    let ms = |seconds: u32| i64::from(seconds).saturating_mul(1_000);
+    match when {
+        When::In(seconds) => Schedule::at(now.as_millisecond().saturating_add(ms(*seconds))),
+        When::Every(seconds) => Schedule::every(ms(*seconds), None),
+        When::Cron(expr) => Schedule::cron(expr, zone),
+    }
+}
+
+/// What an agent is told that does a job of a few words.
+fn words(saying: &Saying) -> String {
+    let message = saying.message.trim();
+    match (&saying.command, saying.deliver) {
+        (Some(command), _) => format!(
+            "Run this command with `exec` and answer with what it says, or why it failed:\n\
+             {command}\n{message}"
+        ),
+        (None, true) => format!("Answer with exactly this, and nothing else:\n{message}"),
+        (None, false) => message.to_owned(),
+    }
+}
+
+/// A job as the model reads it.
+fn line(job: &Job) -> Result<Value, holdfast_jobs::Error> {
+    let next = job.next_slot.map(|at| at.to_string());
+    if !is_cron(job.kind) {
+        return Ok(json!({ "id": job.external_id, "name": job.name, "next_run": next }));
+    }
+    let written = job.written()?;
+    Ok(json!({
+        "id": written.id, "name": written.what.name, "enabled": written.what.enabled,
+        "schedule": written.what.schedule, "session_target": written.what.session_target,
+        "payload": written.what.payload, "next_run": next,
+        "last_status": written.state.last_status, "last_error": written.state.last_error,
+    }))
+}
+
+/// What the model can do something about it is told; all else is ours.
+fn told<E: Fault + std::error::Error + Send + Sync + 'static>(error: E) -> Answer {
+    match error.kind() {
+        Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
+            Ok(Err(error.to_string()))
+        }
+        Kind::Unauthenticated | Kind::Unavailable | Kind::Internal => Err(error.into()),
+    }
+}

@@ -1,0 +1,118 @@
+//! The tools `scheduler_…`: reminders of whoever speaks.
+
+use holdfast_jobs::Remind as NewReminder;
+use holdfast_schedule::reminder::{Item, Locale};
+use holdfast_tools::{Call, Remind, Reminders};
+use holdfast_types::{SessionKey, SessionKind, Target};
+
+use super::{Asked, Schedules, job_id};
+
+impl Reminders for Schedules {
+    async fn add(&self, call: &Call, wanted: Remind) -> anyhow::Result<Result<String, String>> {
+        let asked = self.asked(call)?;
+        let locale = match Locale::spoken(&wanted.content) {
+            Locale::Zh => Locale::Zh,
+            Locale::En => asked.locale,
+        };
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(locale))) };
+        let (session, target) = self.place(call)?;
+        let remind = NewReminder {
+            id: job_id(&call.key),
+            agent: call.agent,
+            user,
+            session: &session,
+            target,
+            content: &wanted.content,
+            time: &wanted.time,
+            zone: &asked.zone,
+            locale,
+            auto_continue: wanted.auto_continue,
+            renewal: asked.renewal,
+        };
+        let set = self.jobs.remind(call.tenant, remind, self.rules.reminders()).await?;
+        Ok(match set {
+            Ok(set) => {
+                self.mesh.bus.wake_schedule();
+                let item = Item {
+                    id: &set.job.external_id,
+                    auto_continue: set.what.auto_continue,
+                    at: set.at,
+                    content: &set.what.content,
+                };
+                Ok(locale.added(item, &asked.zone))
+            }
+            Err(why) => Err(why.told(locale)),
+        })
+    }
+
+    async fn list(&self, call: &Call) -> anyhow::Result<Result<String, String>> {
+        let asked = self.asked(call)?;
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(asked.locale))) };
+        let own = self.jobs.reminders(call.tenant, user).await?;
+        let items: Vec<Item<'_>> = own
+            .iter()
+            .map(|one| Item {
+                id: &one.job.external_id,
+                auto_continue: one.what.auto_continue,
+                at: one.at,
+                content: &one.what.content,
+            })
+            .collect();
+        Ok(Ok(asked.locale.list(user, &items, &asked.zone)))
+    }
+
+    async fn cancel(&self, call: &Call, id: &str) -> anyhow::Result<Result<String, String>> {
+        let asked = self.asked(call)?;
+        let Some(user) = asked.user.as_deref() else { return Ok(Err(nobody(asked.locale))) };
+        let shown: String = id.chars().take(80).collect();
+        let cancelled = self.jobs.cancel_reminder(call.tenant, user, id).await?;
+        Ok(match cancelled {
+            Ok(id) => Ok(asked.locale.cancelled(&id)),
+            Err(named) => Err(asked.locale.not_one(named, &shown).unwrap_or_default()),
+        })
+    }
+}
+
+impl Schedules {
+    fn asked(&self, call: &Call) -> anyhow::Result<Asked> {
+        Ok(self.mesh.hold(call)?.desk().asked.clone())
+    }
+
+    /// In which conversation something is said at its time, and where that is held: this one, or
+    /// the owner's, if this is one that the agent has with itself.
+    pub(super) fn place(&self, call: &Call) -> anyhow::Result<(SessionKey, Option<Target>)> {
+        let hold = self.mesh.hold(call)?;
+        let (kind, key, place) = {
+            let desk = hold.desk();
+            (desk.kind, desk.key.clone(), desk.place.clone())
+        };
+        let main = || SessionKey::main(&call.agent_name);
+        Ok(match kind {
+            Some(
+                SessionKind::Main
+                | SessionKind::Dm
+                | SessionKind::Group
+                | SessionKind::Topic
+                | SessionKind::Api,
+            ) => (key.parse()?, place.map(|place| Target { reply_to: None, ..place })),
+            Some(
+                SessionKind::Subagent
+                | SessionKind::Cron
+                | SessionKind::Heartbeat
+                | SessionKind::Work
+                | SessionKind::Global,
+            )
+            | None => (main(), None),
+        })
+    }
+}
+
+fn nobody(locale: Locale) -> String {
+    match locale {
+        Locale::En => {
+            "Error: it is not clear whose reminders are meant: ask in a direct conversation"
+        }
+        Locale::Zh => "错误: 无法确定是谁的提醒，请在单独的会话中设置",
+    }
+    .to_owned()
+}

@@ -1,0 +1,489 @@
+//! `Schedules`: jobs, and (in `reminders.rs`) reminders.
+
+mod convert;
+mod reminders;
+mod times;
+
+use holdfast_grpc::Scope;
+use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Jobs, Mode, NewJob, Ran, Rules};
+use holdfast_proto::gateway::v1::{
+    self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
+    BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
+    GetJobRequest, GetJobResponse, GetScheduleStatusRequest, GetScheduleStatusResponse,
+    ListJobRunsRequest, ListJobRunsResponse, ListJobsRequest, ListJobsResponse,
+    ListNextTimesRequest, ListNextTimesResponse, ListRemindersRequest, ListRemindersResponse,
+    PauseJobRequest, PauseJobResponse, RemoveJobRequest, RemoveJobResponse, ResumeJobRequest,
+    ResumeJobResponse, RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse,
+    WakeAgentRequest, WakeAgentResponse, schedules_server::Schedules as Service,
+};
+use holdfast_schedule::{self as schedule, JobPatch};
+use holdfast_session::NewSystemEvent;
+use holdfast_types::{JobId, SessionKey, TenantId};
+use jiff::Timestamp;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use self::{convert::job_of, times::moment};
+use super::{State, limit, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Schedules`.
+#[derive(Debug, Clone)]
+pub struct Schedules {
+    /// What all handlers stand on.
+    pub state: State,
+    /// The jobs.
+    pub jobs: Jobs,
+    /// What they may be.
+    pub rules: Rules,
+}
+
+/// Puts the service beside those that are there.
+#[must_use]
+pub fn add_service(
+    routes: tonic::service::Routes,
+    service: Schedules,
+    body_limit: usize,
+) -> tonic::service::Routes {
+    use holdfast_proto::gateway::v1::schedules_server::SchedulesServer;
+    routes.add_service(SchedulesServer::new(service).max_decoding_message_size(body_limit))
+}
+
+#[tonic::async_trait]
+impl Service for Schedules {
+    async fn get_schedule_status(
+        &self,
+        request: Request<GetScheduleStatusRequest>,
+    ) -> Result<Response<GetScheduleStatusResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let counts = self.jobs.counts(caller.tenant).await.map_err(Error::from)?;
+
+        Ok(Response::new(GetScheduleStatusResponse {
+            jobs_count: counts.all,
+            active_count: counts.active,
+            running_count: counts.running,
+            next_run_at: counts.next.map(timestamp),
+        }))
+    }
+
+    async fn list_jobs(
+        &self,
+        request: Request<ListJobsRequest>,
+    ) -> Result<Response<ListJobsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = limit(request.limit, 50, 200)?;
+        let agent = match some(request.agent) {
+            Some(named) => Some(self.agent(caller.tenant, &named).await?.id),
+            None => None,
+        };
+        let after: Option<JobId> = match some(request.after) {
+            Some(after) => Some(after.parse().map_err(Error::from)?),
+            None => None,
+        };
+        let kinds = kinds(&request.kind)?;
+        let kind = match kinds {
+            [only] => Some(*only),
+            _ => None,
+        };
+        let limit = u32::try_from(most).unwrap_or(u32::MAX);
+        let filter = JobFilter { agent, kind, after, limit, ..JobFilter::default() };
+
+        let page = self.jobs.list(caller.tenant, &filter).await.map_err(Error::from)?;
+
+        let next = page.last().filter(|_| page.len() == limit as usize);
+        let next = next.map(|last| last.id.to_string()).unwrap_or_default();
+        let names = self.state.agent_names(caller.tenant).await?;
+        let listed = page.into_iter().filter(|job| kinds.contains(&job.kind));
+        let jobs = listed.map(|job| job_of(&job, &names)).collect();
+        Ok(Response::new(ListJobsResponse { jobs, next }))
+    }
+
+    async fn get_job(
+        &self,
+        request: Request<GetJobRequest>,
+    ) -> Result<Response<GetJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let job = self.job(caller.tenant, &request.job).await?;
+
+        Ok(Response::new(GetJobResponse { job: Some(self.shown(&job).await?) }))
+    }
+
+    async fn add_job(
+        &self,
+        request: Request<AddJobRequest>,
+    ) -> Result<Response<AddJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let AddJobRequest { job, agent, id: own_id, request_id } = request;
+        let what = schedule::NewJob::from_json(json("job", &job)?).map_err(wrong)?;
+        let named = some(agent).or_else(|| what.agent_id.clone());
+        let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
+        let (id, now) = (id_of(&request_id), Timestamp::now());
+        let external_id = match some(own_id) {
+            Some(own) => {
+                schedule::check_id(&own).map_err(wrong)?;
+                own
+            }
+            None => called(id),
+        };
+        let what = schedule::NewJob { agent_id: None, ..what };
+
+        let new = NewJob::cron(id, agent.id, None, what, now, self.rules.allowed());
+        let new = NewJob { external_id: Some(external_id), ..new.map_err(wrong)? };
+        let added = self.jobs.add(caller.tenant, new).await.map_err(Error::from)?;
+
+        self.state.bus.wake_schedule();
+        let job = Some(self.shown(&added.into_job()).await?);
+        Ok(Response::new(AddJobResponse { job }))
+    }
+
+    async fn update_job(
+        &self,
+        request: Request<UpdateJobRequest>,
+    ) -> Result<Response<UpdateJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let patch = JobPatch::from_json(json("patch", &request.patch)?).map_err(wrong)?;
+        let job = self.own_job(caller.tenant, &request.job).await?;
+        let seen = Some(request.version).filter(|version| *version != 0);
+
+        let changes = Changes::of(&job, patch, Timestamp::now(), self.rules.allowed());
+        let changes = changes.map_err(|error| match error {
+            holdfast_jobs::PatchError::Wrong(error) => wrong(error),
+            holdfast_jobs::PatchError::Stored(error) => error.into(),
+        })?;
+        // They were checked against what it is now.
+        let version = seen.unwrap_or(job.version);
+        let job = self.jobs.update(caller.tenant, job.id, Some(version), changes).await;
+
+        self.state.bus.wake_schedule();
+        let job = Some(self.shown(&job.map_err(Error::from)?).await?);
+        Ok(Response::new(UpdateJobResponse { job }))
+    }
+
+    async fn remove_job(
+        &self,
+        request: Request<RemoveJobRequest>,
+    ) -> Result<Response<RemoveJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let removed = match self.own_job(caller.tenant, &request.job).await {
+            Ok(job) => {
+                self.jobs.remove(caller.tenant, job.id).await.map_err(Error::from)?
+            }
+            Err(Error::NoJob(_)) => false,
+            Err(error) => return Err(error.into()),
+        };
+
+        Ok(Response::new(RemoveJobResponse { removed }))
+    }
+
+    async fn pause_job(
+        &self,
+        request: Request<PauseJobRequest>,
+    ) -> Result<Response<PauseJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let job = self.job(caller.tenant, &request.job).await?;
+
+        let job = self.jobs.pause(caller.tenant, job.id).await.map_err(Error::from)?;
+
+        Ok(Response::new(PauseJobResponse { job: Some(self.shown(&job).await?) }))
+    }
+
+    async fn resume_job(
+        &self,
+        request: Request<ResumeJobRequest>,
+    ) -> Result<Response<ResumeJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let job = self.job(caller.tenant, &request.job).await?;
+
+        let job = self.jobs.resume(caller.tenant, job.id).await.map_err(Error::from)?;
+
+        self.state.bus.wake_schedule();
+        Ok(Response::new(ResumeJobResponse { job: Some(self.shown(&job).await?) }))
+    }
+
+    async fn run_job(
+        &self,
+        request: Request<RunJobRequest>,
+    ) -> Result<Response<RunJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+        let mode = match request.mode.as_str() {
+            "" | "due" => Mode::Due,
+            "force" => Mode::Force,
+            other => return Err(unknown("mode", other, "`due` or `force`").into()),
+        };
+        let job = self.job(caller.tenant, &request.job).await?;
+        let id = id_of(&request.request_id).as_uuid();
+
+        let ran = self.jobs.run_now(caller.tenant, job.id, id, mode).await.map_err(Error::from)?;
+
+        self.state.bus.wake_schedule();
+        let (status, reason) = match ran {
+            Ran::Fired(_) | Ran::Due => ("started", ""),
+            Ran::Skipped(reason) => ("skipped", reason),
+        };
+        Ok(Response::new(RunJobResponse { status: status.into(), reason: reason.into() }))
+    }
+
+    async fn list_job_runs(
+        &self,
+        request: Request<ListJobRunsRequest>,
+    ) -> Result<Response<ListJobRunsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = u32::try_from(limit(request.limit, 20, 100)?).unwrap_or(100);
+        let job = self.job(caller.tenant, &request.job).await?;
+
+        let runs = self.jobs.runs(caller.tenant, job.id, most).await.map_err(Error::from)?;
+
+        let runs = runs.into_iter().map(convert::run_of).collect();
+        Ok(Response::new(ListJobRunsResponse { runs }))
+    }
+
+    async fn backfill_job(
+        &self,
+        request: Request<BackfillJobRequest>,
+    ) -> Result<Response<BackfillJobResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let from = request.from.ok_or(Error::Missing("from"))?;
+        let from = moment("from", &from)?;
+        let now = Timestamp::now();
+        let until = match &request.until {
+            Some(until) => moment("until", until)?.min(now),
+            None => now,
+        };
+        let job = self.job(caller.tenant, &request.job).await?;
+        let spec = job.spec().map_err(Error::from)?;
+        let slots = times::between(&spec.schedule, from, until)?;
+
+        let count = self.jobs.backfill(caller.tenant, job.id, &slots).await;
+
+        self.state.bus.wake_schedule();
+        Ok(Response::new(BackfillJobResponse { count: count.map_err(Error::from)? }))
+    }
+
+    async fn list_next_times(
+        &self,
+        request: Request<ListNextTimesRequest>,
+    ) -> Result<Response<ListNextTimesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let count = limit(request.count, 5, 100)?;
+        let (tenant, zone) = (caller.tenant, some(request.time_zone));
+        let (schedule, zone) = match (some(request.job), some(request.schedule)) {
+            (Some(job), None) => {
+                let job = self.job(tenant, &job).await?;
+                let zone = match zone {
+                    Some(zone) => zone,
+                    None => self.zone_of(tenant, &job).await?,
+                };
+                (job.spec().map_err(Error::from)?.schedule, zone)
+            }
+            (None, Some(schedule)) => {
+                let schedule = serde_json::from_value(json("schedule", &schedule)?)
+                    .map_err(|error| refuse(format!("the schedule cannot be read: {error}")))?;
+                let agent = self.agent(tenant, "").await?;
+                (schedule, zone.unwrap_or(agent.settings.time_zone))
+            }
+            (None, None) => return Err(Error::Missing("job").into()),
+            (Some(_), Some(_)) => {
+                return Err(refuse("give a job or a schedule, and not both".to_owned()).into());
+            }
+        };
+        let zone = zone.parse().map_err(wrong)?;
+
+        let count = usize::try_from(count).unwrap_or(0);
+        let times = times::next(&schedule, &zone, Timestamp::now(), count);
+
+        Ok(Response::new(ListNextTimesResponse { times }))
+    }
+
+    async fn wake_agent(
+        &self,
+        request: Request<WakeAgentRequest>,
+    ) -> Result<Response<WakeAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+        let WakeAgentRequest { agent, text, mode, request_id } = request;
+        if text.trim().is_empty() {
+            return Err(Error::Missing("text").into());
+        }
+        let most = holdfast_session::LONGEST_EVENT;
+        if text.chars().count() > most {
+            let told = format!("`text` is longer than {most} characters: say it in fewer");
+            return Err(refuse(told).into());
+        }
+        let agent = self.agent(caller.tenant, &agent).await?;
+        let idem_key = id_of(&request_id).to_string();
+        let key = SessionKey::main(&agent.name);
+
+        let duplicate = match mode.as_str() {
+            "" | "next-heartbeat" => {
+                let event = NewSystemEvent { key, idem_key, text };
+                let added = self.state.sessions.add_system_event(caller.tenant, &event).await;
+                !added.map_err(Error::from)?
+            }
+            "now" => self.wake_now(caller.tenant, agent.id, key, idem_key, text).await?,
+            other => return Err(unknown("mode", other, "`now` or `next-heartbeat`").into()),
+        };
+
+        Ok(Response::new(WakeAgentResponse { duplicate }))
+    }
+
+    async fn list_reminders(
+        &self,
+        request: Request<ListRemindersRequest>,
+    ) -> Result<Response<ListRemindersResponse>, Status> {
+        self.reminders(request).await
+    }
+
+    async fn add_reminder(
+        &self,
+        request: Request<AddReminderRequest>,
+    ) -> Result<Response<AddReminderResponse>, Status> {
+        self.remind(request).await
+    }
+
+    async fn cancel_reminder(
+        &self,
+        request: Request<CancelReminderRequest>,
+    ) -> Result<Response<CancelReminderResponse>, Status> {
+        self.forget(request).await
+    }
+}
+
+impl Schedules {
+    /// The job that a text names.
+    async fn job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
+        if named.is_empty() {
+            return Err(Error::Missing("job"));
+        }
+        match self.jobs.find(tenant, named, None).await {
+            Err(holdfast_jobs::Error::NotFound(named)) => Err(Error::NoJob(no_job(&named))),
+            found => Ok(found?),
+        }
+    }
+
+    /// The same, if it is one of the kinds that are changed here.
+    async fn own_job(&self, tenant: TenantId, named: &str) -> Result<Job, Error> {
+        let job = self.job(tenant, named).await?;
+        match job.kind {
+            JobKind::Cron | JobKind::Every | JobKind::At => Ok(job),
+            JobKind::Reminder => {
+                Err(refuse("this job is a reminder: cancel it, and add another".to_owned()))
+            }
+            JobKind::Heartbeat | JobKind::Timer => Err(refuse(
+                "this job is the agent's own: change it where the agent is set up".to_owned(),
+            )),
+        }
+    }
+
+    async fn agent(
+        &self,
+        tenant: TenantId,
+        named: &str,
+    ) -> Result<holdfast_directory::Agent, Error> {
+        Ok(match named {
+            "" => self.state.directory.default_agent(tenant).await?,
+            named => self.state.directory.agent(tenant, named).await?,
+        })
+    }
+
+    /// The clock that a job's agent lives by.
+    async fn zone_of(&self, tenant: TenantId, job: &Job) -> Result<String, Error> {
+        let agent = self.state.directory.agent_by_id(tenant, job.agent).await?;
+        Ok(agent.settings.time_zone)
+    }
+
+    async fn shown(&self, job: &Job) -> Result<pb::Job, Error> {
+        let names = self.state.agent_names(job.tenant).await?;
+        Ok(job_of(job, &names))
+    }
+}
+
+/// What a list shows.
+fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
+    match word {
+        "" => Ok(&[JobKind::Cron, JobKind::Every, JobKind::At]),
+        "all" => Ok(JobKind::ALL),
+        word => {
+            let at = JobKind::ALL.iter().position(|kind| kind.as_str() == word);
+            let found = at.and_then(|at| JobKind::ALL.get(at..=at));
+            found.ok_or_else(|| {
+                unknown("kind", word, "cron, every, at, heartbeat, reminder, timer or all")
+            })
+        }
+    }
+}
+
+/// An id that is the same for the same request.
+fn id_of(request: &str) -> JobId {
+    if request.is_empty() {
+        return JobId::generate();
+    }
+    let digest = Sha256::digest(request.as_bytes());
+    let mut bytes = [0_u8; 16];
+    bytes.copy_from_slice(&digest[..16]);
+    let id: Uuid = uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid();
+    id.into()
+}
+
+/// What a new job is called (CRN-003).
+fn called(id: JobId) -> String {
+    let digits = id.as_uuid().simple().to_string();
+    format!("cron_{}", &digits[digits.len() - 8..])
+}
+
+/// That there is no such job, as the specification has it (CRN-005).
+fn no_job(named: &str) -> String {
+    format!("Job not found: {named}")
+}
+
+fn json(field: &'static str, text: &str) -> Result<Value, Error> {
+    if text.is_empty() {
+        return Err(Error::Missing(field));
+    }
+    serde_json::from_str(text).map_err(|error| refuse(format!("`{field}` is not JSON: {error}")))
+}
+
+fn wrong(error: schedule::Error) -> Error {
+    refuse(error.to_string())
+}
+
+fn unknown(field: &'static str, given: &str, wanted: &'static str) -> Error {
+    Error::Unknown { field, given: given.chars().take(80).collect(), wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_request_is_the_same_job_and_none_is_a_new_one() {
+        assert_eq!(id_of("a"), id_of("a"));
+        assert_ne!(id_of("a"), id_of("b"));
+        assert_ne!(id_of(""), id_of(""));
+        assert!(called(id_of("a")).starts_with("cron_") && called(id_of("a")).len() == 13);
+    }
+
+    #[test]
+    fn a_list_has_the_kinds_that_are_asked_for() {
+        assert_eq!(kinds("").unwrap().len(), 3);
+        assert_eq!(kinds("all").unwrap(), JobKind::ALL);
+        assert_eq!(kinds("reminder").unwrap(), [JobKind::Reminder]);
+        assert!(kinds("tea").is_err());
+    }
+}

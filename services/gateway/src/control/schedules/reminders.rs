@@ -1,0 +1,214 @@
+//! Reminders of users, and telling an agent something.
+
+use std::time::Duration;
+
+use holdfast_grpc::Scope;
+use holdfast_jobs::{Remind, Reminding};
+use holdfast_proto::gateway::v1::{
+    self as pb, AddReminderRequest, AddReminderResponse, CancelReminderRequest,
+    CancelReminderResponse, ListRemindersRequest, ListRemindersResponse,
+};
+use holdfast_schedule::{
+    Zone,
+    reminder::{Item, Locale},
+};
+use holdfast_session::NewMessage;
+use holdfast_types::{
+    AgentId, AgentName, Body, QueueMode, SCHEDULE, SessionKey, SessionKind, Source, TenantId,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Schedules, id_of, wrong};
+use crate::{
+    Error,
+    auth::require,
+    control::{refuse, some, timestamp},
+};
+
+/// Whose reminders those are that the agent's owner has in its main conversation.
+const OWNER: &str = "owner";
+
+/// The name of the event by which an agent is told something at once.
+const WAKE: &str = "wake";
+
+impl Schedules {
+    pub(super) async fn reminders(
+        &self,
+        request: Request<ListRemindersRequest>,
+    ) -> Result<Response<ListRemindersResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let user = user(request.user)?;
+
+        let own = self.jobs.reminders(caller.tenant, &user).await.map_err(Error::from)?;
+
+        let reminders = own.into_iter().map(reminder_of).collect();
+        Ok(Response::new(ListRemindersResponse { reminders }))
+    }
+
+    pub(super) async fn remind(
+        &self,
+        request: Request<AddReminderRequest>,
+    ) -> Result<Response<AddReminderResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+        let AddReminderRequest {
+            user: named,
+            time,
+            content,
+            auto_continue,
+            agent,
+            session,
+            time_zone,
+            locale,
+            request_id,
+        } = request;
+        let user = user(named)?;
+        let session: Option<SessionKey> = match some(session) {
+            Some(key) => Some(key.parse().map_err(Error::from)?),
+            None => None,
+        };
+        let of_session = session.as_ref().and_then(|key| key.agent()).map(ToString::to_string);
+        let named = some(agent).or(of_session).unwrap_or_default();
+        let agent = self.agent(caller.tenant, &named).await?;
+        let session = match session {
+            Some(key) if key.agent() == Some(&agent.name) => key,
+            Some(_) => {
+                return Err(refuse("the session is another agent's: leave one out".into()).into());
+            }
+            None => conversation(&agent.name, &user)?,
+        };
+        let zone = some(time_zone).unwrap_or(agent.settings.time_zone);
+        let zone: Zone = zone.parse().map_err(wrong)?;
+        let locale = some(locale).map_or_else(|| Locale::spoken(&content), |tag| Locale::of(&tag));
+
+        let remind = Remind {
+            id: id_of(&request_id),
+            agent: agent.id,
+            user: &user,
+            session: &session,
+            target: None,
+            content: &content,
+            time: &time,
+            zone: &zone,
+            locale,
+            auto_continue,
+            renewal: None,
+        };
+        let set = self.jobs.remind(caller.tenant, remind, self.rules.reminders()).await;
+        let set = set.map_err(Error::from)?.map_err(|why| Error::NoReminder {
+            told: why.told(locale),
+            is_full: why.is_full(),
+        })?;
+
+        self.state.bus.wake_schedule();
+        let item = Item {
+            id: &set.job.external_id,
+            auto_continue: set.what.auto_continue,
+            at: set.at,
+            content: &set.what.content,
+        };
+        let text = locale.added(item, &zone);
+        Ok(Response::new(AddReminderResponse { reminder: Some(reminder_of(set)), text }))
+    }
+
+    pub(super) async fn forget(
+        &self,
+        request: Request<CancelReminderRequest>,
+    ) -> Result<Response<CancelReminderResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Chat)?;
+        let user = user(request.user)?;
+
+        let id = match some(request.id) {
+            Some(id) => id,
+            None => return Err(Error::Missing("id").into()),
+        };
+        let cancelled = self.jobs.cancel_reminder(caller.tenant, &user, &id).await;
+
+        let cancelled = cancelled.map_err(Error::from)?.map_err(|named| {
+            let shown: String = id.chars().take(80).collect();
+            Error::NoJob(Locale::En.not_one(named, &shown).unwrap_or_default())
+        })?;
+        Ok(Response::new(CancelReminderResponse { id: cancelled }))
+    }
+
+    /// Tells an agent's main conversation something by a turn, and says whether it was told before.
+    pub(super) async fn wake_now(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        key: SessionKey,
+        idem_key: String,
+        text: String,
+    ) -> Result<bool, Error> {
+        let target = self.state.sessions.last_target(tenant, &key, agent).await?;
+        let message = NewMessage {
+            key,
+            agent,
+            label: None,
+            source: Source::Internal(SCHEDULE.to_owned()),
+            idem_key,
+            body: Body { event: Some(WAKE.to_owned()), ..Body::text(text) },
+            target,
+            mode: QueueMode::Followup,
+            debounce: Duration::ZERO,
+            trace: holdfast_kit::trace::current(),
+        };
+        let accepted = self.state.sessions.ingest(tenant, message).await?;
+        if accepted.wake.is_some() {
+            self.state.bus.wake_run(0);
+        }
+        Ok(accepted.duplicate)
+    }
+}
+
+fn user(named: String) -> Result<String, Error> {
+    some(named).ok_or(Error::Missing("user"))
+}
+
+/// The conversation that an agent has with a user.
+fn conversation(agent: &AgentName, user: &str) -> Result<SessionKey, Error> {
+    if user == OWNER {
+        return Ok(SessionKey::main(agent));
+    }
+    if let Some(user) = user.strip_prefix("api:") {
+        return Ok(SessionKey::api(agent, user)?);
+    }
+    let key: Result<SessionKey, _> = format!("agent:{agent}:dm:{user}").parse();
+    match key {
+        Ok(key) if key.kind() == SessionKind::Dm => Ok(key),
+        Ok(_) | Err(_) => Err(refuse(format!(
+            "`{}` is no user: write `owner`, or a person as `telegram:42` or `api:anna`",
+            user.chars().take(80).collect::<String>()
+        ))),
+    }
+}
+
+fn reminder_of(one: Reminding) -> pb::Reminder {
+    pb::Reminder {
+        id: one.job.external_id,
+        user: one.job.owner.unwrap_or_default(),
+        content: one.what.content,
+        at: Some(timestamp(one.at)),
+        auto_continue: one.what.auto_continue,
+        session: one.what.session,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_is_met_in_their_own_conversation() {
+        let agent = AgentName::new("main");
+        let key = |user: &str| conversation(&agent, user).map(|key| key.to_string());
+
+        assert_eq!(key("owner").unwrap(), "agent:main:main");
+        assert_eq!(key("api:anna").unwrap(), "agent:main:api:anna");
+        assert_eq!(key("telegram:42").unwrap(), "agent:main:dm:telegram:42");
+        assert!(key("anna").unwrap_err().to_string().contains("is no user"));
+        assert!(key(":").is_err());
+    }
+}
