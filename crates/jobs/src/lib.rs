@@ -39,6 +39,7 @@ mod error;
 mod fire;
 mod firings;
 mod forget;
+mod heartbeat;
 mod jobs;
 mod log;
 mod model;
@@ -56,6 +57,7 @@ pub use change::{Changes, MUTABLE, NewSchedule};
 pub use claim::Claimed;
 pub use error::Error;
 pub use fire::{Mode, Ran};
+pub use heartbeat::{Beating, HeartbeatLine, HeartbeatMark, NewHeartbeatLine, heartbeat_job};
 pub use jobs::{HANDOVER, Jobs, Limits};
 pub use log::KEPT;
 pub use model::{

@@ -27,6 +27,7 @@
 
 mod append;
 mod approvals;
+mod beats;
 mod canvas;
 mod care;
 mod chains;
@@ -53,6 +54,7 @@ pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
     subject_hash,
 };
+pub use beats::{Place, Sending};
 pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
 pub use care::Gauges;
 pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, ModelRoute, StoredFile};
+use crate::{AccountId, Heartbeat, ModelRoute, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -149,6 +149,9 @@ pub struct Body {
     /// Who is behind it, where a door let it in; absent for what the mesh says itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<Author>,
+    /// That a heartbeat asks it, and what becomes of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Box<Heartbeat>>,
 }
 
 impl Body {

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
 
 use crate::{
-    agents::Found, error::Error, fail, held::Hold, journal::Journal, reply::Failure, turn::Turn,
+    agents::Found, beat, error::Error, fail, held::Hold, journal::Journal, reply::Failure, turn::Turn,
     worker::Worker,
 };
 
@@ -128,7 +128,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
     if loaded.paused {
         return Err(Error::AskedBack);
     }
-    let (runs, entries): (Vec<RunId>, Vec<Entry>) =
+    let (runs, mut entries): (Vec<RunId>, Vec<Entry>) =
         loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
     let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
         return pass_over(worker, &hold.claim, loaded).await;
@@ -145,7 +145,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
         }
         _ => None,
     };
-    let instead = loaded.settings.model.clone();
+    let instead = beat::model(&loaded, begun.run).or_else(|| loaded.settings.model.clone());
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
     // The policy is needed at the first step: asked for at the same time it costs no time.
     let policy = worker.policies.find(&worker.tools, hold.claim.tenant, loaded.agent);
@@ -156,6 +156,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
         Found::NoModel => Err(Failure::NoModel),
     };
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    beat::forget(kind.ok(), &mut entries, first);
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
     let mut journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);
