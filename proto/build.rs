@@ -4,11 +4,12 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "messages",
     "sessions",
     "control",
     "files",
+    "heartbeats",
     "approvals",
     "connections",
     "mcp",

@@ -1,11 +1,12 @@
 //! How the gateway is put together.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
 use holdfast_grpc::Signer;
+use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
@@ -104,6 +105,7 @@ impl App {
             sessions: sessions.clone(),
             bus: bus.clone(),
             workspaces: Workspaces::new(pools.clone()),
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)

@@ -123,6 +123,9 @@ pub enum Error {
     /// The files refused.
     #[error(transparent)]
     Files(#[from] holdfast_workspace::Error),
+    /// The jobs refused.
+    #[error(transparent)]
+    Jobs(#[from] holdfast_jobs::Error),
     /// The directory refused.
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
@@ -164,6 +167,7 @@ impl Fault for Error {
             Self::NoAgent(_) => Kind::NotFound,
             Self::Session(error) => error.kind(),
             Self::Files(error) => error.kind(),
+            Self::Jobs(error) => error.kind(),
             Self::Directory(error) => error.kind(),
         }
     }
