@@ -1,8 +1,9 @@
 //! What is asked of sessions by whoever speaks to them at its own time: heartbeats, and jobs.
 
-use holdfast_types::{AgentId, MessageId, RunId, SessionId, SessionKey, Source, Target, TenantId};
+use holdfast_types::{
+    AgentId, Heartbeat, MessageId, RunId, SessionId, SessionKey, Target, TenantId,
+};
 use sqlx::types::Json;
-use uuid::Uuid;
 
 use crate::{Error, Sessions};
 
@@ -88,30 +89,28 @@ impl Sessions {
         }))
     }
 
-    /// The message that was accepted under a key; `None` if none was.
+    /// What is to become of the answer to a heartbeat, as it was asked; `None` if the message is none
+    /// or is gone.
     ///
     /// # Errors
     ///
     /// If the database does not answer.
-    pub async fn message_of(
+    pub async fn heartbeat_of(
         &self,
         tenant: TenantId,
-        source: &Source,
-        idem_key: &str,
-    ) -> Result<Option<MessageId>, Error> {
+        message: MessageId,
+    ) -> Result<Option<Heartbeat>, Error> {
         const SQL: &str = "
-            select message_id from session.inbox
-            where tenant_id = $1 and source = $2 and idem_key = $3";
+            select body->'heartbeat' from session.inbox where tenant_id = $1 and message_id = $2";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Uuid> = sqlx::query_scalar(SQL)
+        let found: Option<Option<Json<Heartbeat>>> = sqlx::query_scalar(SQL)
             .bind(tenant.as_uuid())
-            .bind(source.as_text())
-            .bind(idem_key)
+            .bind(message.as_uuid())
             .fetch_optional(tx.conn())
             .await?;
         tx.finish_reading();
-        Ok(found.map(MessageId::from))
+        Ok(found.flatten().map(|heartbeat| heartbeat.0))
     }
 
     /// What a turn sends, and how far that is, in its order.

@@ -23,6 +23,8 @@ pub struct Heartbeat {
     /// Where news goes; `None` where nobody was ever spoken to on a channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
+    /// The key of the session that is told what was sent.
+    pub told: String,
     /// Under which name what was said is remembered.
     pub recent: String,
 }
