@@ -55,6 +55,12 @@ impl Subject {
         Self(format!("wake.deliver.{}", token(channel)))
     }
 
+    /// `wake.schedule`: a job was made, changed or asked for.
+    #[must_use]
+    pub fn wake_schedule() -> Self {
+        Self("wake.schedule".to_owned())
+    }
+
     /// `ctl.<runner>`: something for one runner.
     #[must_use]
     pub fn control(runner: RunnerId) -> Self {

@@ -30,6 +30,20 @@ impl Bus {
         self.publish(&Subject::wake_deliver(channel), Bytes::new());
     }
 
+    /// Says that a job was made, changed or asked for: it may be due sooner than a scheduler thinks.
+    pub fn wake_schedule(&self) {
+        self.publish(&Subject::wake_schedule(), Bytes::new());
+    }
+
+    /// The tokens for schedulers; each goes to one of them.
+    ///
+    /// # Errors
+    ///
+    /// If the client has ended.
+    pub async fn schedule_wakes(&self) -> Result<Subscription, Error> {
+        self.subscribe_queue(&Subject::wake_schedule(), "schedulers").await
+    }
+
     /// The tokens for runners; each goes to one of them.
     ///
     /// # Errors

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use crate::{
     Error, Firing, JobKind, Jobs, Overlap,
     decide::{Decided, DueRow},
@@ -15,6 +17,8 @@ pub struct Claimed {
     pub firings: Vec<Firing>,
     /// How many jobs were due; as many as were asked for means that there may be more.
     pub jobs: usize,
+    /// The database's time as it began; `None` if nothing was due.
+    pub at: Option<Timestamp>,
 }
 
 impl Jobs {
@@ -57,13 +61,14 @@ impl Jobs {
             tx.commit().await?;
             return Ok(Claimed::default());
         }
+        let at = rows.first().map(|row| row.9.to_jiff());
         let mut decided = Decided::default();
         for row in rows {
             decided.add(row, self.planner.as_ref())?;
         }
         let firings = decided.store(tx.conn(), self.handover).await?;
         tx.commit().await?;
-        Ok(Claimed { firings, jobs })
+        Ok(Claimed { firings, jobs, at })
     }
 
     /// How long until something is due: a slot, a firing that nobody spoke of, a run that takes

@@ -11,6 +11,7 @@
 //! | run now, backfill | gateway, tools | `fire.rs` |
 //! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
 //! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs` |
+//! | out | scheduler | `out.rs` |
 //! | sweep, forget | scheduler | `sweep.rs` |
 //!
 //! A slot's way: **claim** decides it, in one transaction with the job's next
@@ -43,6 +44,7 @@ mod heartbeat;
 mod jobs;
 mod log;
 mod model;
+mod out;
 mod plan;
 mod read;
 mod row;
@@ -64,6 +66,7 @@ pub use model::{
     Firing, FiringState, FiringView, Job, JobKind, JobState, LastRun, Origin, Outcome, Overlap,
     RunLine, Running,
 };
+pub use out::Out;
 pub use plan::{Due, Missed, Next, Planned, Planner, Scheduled, Unplannable};
 pub use read::JobFilter;
 pub use settle::{Delivered, Ended, Postponed, Refused};

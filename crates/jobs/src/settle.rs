@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_types::RunId;
+use holdfast_types::{RunId, SessionId};
 
 use crate::{
     Error, Firing, FiringRef, Jobs, Outcome,
@@ -19,6 +19,9 @@ pub struct Delivered {
     pub run: Option<RunId>,
     /// How long it may run, from now, before it is given up.
     pub lease: Duration,
+    /// The message whose end is its end, by its session and its place there; `None` if whoever
+    /// delivered it says itself when it has ended.
+    pub message: Option<(SessionId, i64)>,
 }
 
 /// A firing that cannot be delivered now.
@@ -70,9 +73,11 @@ impl Jobs {
                 set state = 'delivered', held = false, offer_at = null,
                     until = clock_timestamp() + d.lease * interval '1 second',
                     run_id = coalesce(d.run_id, f.run_id),
+                    session_id = coalesce(d.session_id, f.session_id), seq = coalesce(d.seq, f.seq),
                     delivered_at = coalesce(f.delivered_at, clock_timestamp())
-                from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::float8[])
-                     as d (tenant_id, job_id, slot, run_id, lease)
+                from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::float8[],
+                            $6::uuid[], $7::bigint[])
+                     as d (tenant_id, job_id, slot, run_id, lease, session_id, seq)
                 where f.job_id = d.job_id and f.slot = d.slot and f.tenant_id = d.tenant_id
                   and f.state in ('pending', 'delivered')
                 returning f.tenant_id, f.job_id, f.slot, f.until),
@@ -93,6 +98,8 @@ impl Jobs {
             .bind(column(delivered, |one| one.firing.slot.to_string()))
             .bind(column(delivered, |one| one.run.map(RunId::as_uuid)))
             .bind(column(delivered, |one| one.lease.as_secs_f64()))
+            .bind(column(delivered, |one| one.message.map(|message| message.0.as_uuid())))
+            .bind(column(delivered, |one| one.message.map(|message| message.1)))
             .fetch_one(tx.conn())
             .await?;
         tx.commit().await?;

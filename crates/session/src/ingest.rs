@@ -66,7 +66,7 @@ impl Sessions {
     }
 
     /// Accepts messages of one session, all or none.
-    async fn ingest_group(
+    pub(crate) async fn ingest_group(
         &self,
         tenant: TenantId,
         messages: &[NewMessage],
@@ -147,7 +147,7 @@ impl Sessions {
 ///
 /// What the tenant's own settings add (where a channel's message is routed, which tools it may
 /// use) may differ from one time to the next, and it is the same message all the same.
-fn hash(message: &NewMessage) -> Vec<u8> {
+pub(crate) fn hash(message: &NewMessage) -> Vec<u8> {
     let body = &message.body;
     let sender = body.sender.as_ref().map(|sender| sender.id.as_str());
     let session = match message.source {
@@ -215,7 +215,7 @@ async fn open_session(tx: &mut TenantTx, message: &NewMessage) -> Result<(Lease,
     }
 }
 
-fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
+pub(crate) fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
     use sqlx::{FromRow as _, Row as _};
     // The tuple takes the first twelve columns.
     let lease = LeaseRow::from_row(row)?;
@@ -225,7 +225,7 @@ fn split_depth(row: &sqlx::postgres::PgRow) -> sqlx::Result<(Lease, i64)> {
 
 impl Lease {
     /// The row of a session that was made a moment ago.
-    fn fresh(session: SessionId) -> Self {
+    pub(crate) fn fresh(session: SessionId) -> Self {
         Self {
             session,
             state: State::Wait,
@@ -313,24 +313,8 @@ async fn store(
 
     let tenant = tx.tenant();
     let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
-    let interrupts = |message: &&NewMessage| {
-        lease.wait.is_for_approval()
-            && message.mode == QueueMode::Interrupt
-            && !message.body.silent
-            && message.body.command().is_none()
-    };
-    let waker =
-        messages.iter().find(|message| wakes(&lease.wait, &message.body) || interrupts(message));
-    let debounce = match waker {
-        Some(message) if message.mode == QueueMode::Collect => message.debounce,
-        _ => Duration::ZERO,
-    };
+    let Effect { wake, gather, debounce } = Effect::of(lease, messages);
     let millis = i64::try_from(debounce.as_millis()).unwrap_or(i64::MAX);
-    let crowded = lease.wait == Wait::Anything && lease.open() + count >= CROWD;
-    let resting = !matches!(lease.state, State::Ready | State::Running);
-    let wake = (waker.is_some() || crowded) && resting && !lease.paused;
-    // Gathering starts its pause anew with each message; that is what a pause is.
-    let gather = waker.is_some() && lease.state == State::Ready && !debounce.is_zero();
 
     let sql = match (wake, gather) {
         (true, _) => READY,
@@ -356,7 +340,44 @@ async fn store(
     Ok(Stored { count, wake: somebody.then_some(debounce) })
 }
 
-fn running(lease: &Lease) -> Option<Running> {
+/// What messages mean for their session.
+pub(crate) struct Effect {
+    /// It is to be run.
+    pub wake: bool,
+    /// It waits for more; its pause begins anew.
+    pub gather: bool,
+    /// For how long it waits.
+    pub debounce: Duration,
+}
+
+impl Effect {
+    pub fn of(lease: &Lease, messages: &[NewMessage]) -> Self {
+        let count = i64::try_from(messages.len()).unwrap_or(i64::MAX);
+        let interrupts = |message: &&NewMessage| {
+            lease.wait.is_for_approval()
+                && message.mode == QueueMode::Interrupt
+                && !message.body.silent
+                && message.body.command().is_none()
+        };
+        let waker = messages
+            .iter()
+            .find(|message| wakes(&lease.wait, &message.body) || interrupts(message));
+        let debounce = match waker {
+            Some(message) if message.mode == QueueMode::Collect => message.debounce,
+            _ => Duration::ZERO,
+        };
+        let crowded = lease.wait == Wait::Anything && lease.open() + count >= CROWD;
+        let resting = !matches!(lease.state, State::Ready | State::Running);
+        Self {
+            wake: (waker.is_some() || crowded) && resting && !lease.paused,
+            // Gathering starts its pause anew with each message; that is what a pause is.
+            gather: waker.is_some() && lease.state == State::Ready && !debounce.is_zero(),
+            debounce,
+        }
+    }
+}
+
+pub(crate) fn running(lease: &Lease) -> Option<Running> {
     match (lease.state, lease.owner) {
         (State::Running, Some(owner)) => Some(Running { owner: owner.into(), epoch: lease.epoch }),
         _ => None,

@@ -8,6 +8,7 @@
 //! | verb | who calls it | file |
 //! |---|---|---|
 //! | ingest | gateway | `ingest.rs` |
+//! | ingest many, ends | scheduler | `batch.rs`, `ends.rs` |
 //! | claim, renew, release | agent-runner | `claim.rs` |
 //! | load, append, complete | agent-runner | `load.rs`, `append.rs`, `complete.rs` |
 //! | sweep, prune | agent-runner | `sweep.rs`, `prune.rs` |
@@ -28,12 +29,14 @@
 mod append;
 mod approvals;
 mod beats;
+mod batch;
 mod canvas;
 mod care;
 mod chains;
 mod claim;
 mod complete;
 mod deliver;
+mod ends;
 mod error;
 mod hold;
 mod ingest;
@@ -55,11 +58,13 @@ pub use approvals::{
     subject_hash,
 };
 pub use beats::{Place, Sending};
+pub use batch::Opening;
 pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
 pub use care::Gauges;
 pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
+pub use ends::End;
 pub use error::Error;
 pub use hold::{Held, Resumed};
 pub use model::{

@@ -210,6 +210,15 @@ impl SessionKey {
         Self::build(agent, SessionKind::Subagent, &[id])
     }
 
+    /// One run of a job.
+    ///
+    /// # Errors
+    ///
+    /// If a part is empty or all is too long.
+    pub fn cron(agent: &AgentName, job: &str, run: &str) -> Result<Self, InvalidKey> {
+        Self::build(agent, SessionKind::Cron, &[job, run])
+    }
+
     /// What kind of conversation it is.
     #[must_use]
     pub const fn kind(&self) -> SessionKind {

@@ -148,11 +148,11 @@ impl Wait {
 
 /// Whether a message wakes a session that waits so.
 ///
-/// A silent message wakes nobody; it is part of the record when the next one does. `/stop` ends any
-/// wait, and `/approve` and `/deny` are what a wait for a person's word is for.
+/// A silent message wakes nobody; it is part of the record when the next one does. A silent event
+/// wakes only who waits for it: so a timer disturbs nobody who did not ask. `/stop` ends any wait, and `/approve` and `/deny` are what a wait for a person's word is for.
 #[must_use]
 pub fn wakes(wait: &Wait, message: &Body) -> bool {
-    if message.silent {
+    if message.silent && !(message.event.is_some() && matches!(wait, Wait::Event { .. })) {
         return false;
     }
     if ends(wait, message.command().as_ref()) {
@@ -214,6 +214,22 @@ mod tests {
     fn a_session_at_rest_is_woken_by_anything_but_silence() {
         assert!(wakes(&Wait::Anything, &Body::text("hi")));
         assert!(!wakes(&Wait::Anything, &Body { silent: true, ..Body::text("hi") }));
+    }
+
+    #[test]
+    fn a_silent_event_wakes_only_who_waits_for_it() {
+        let event = |name: &str| Body {
+            event: Some(name.to_owned()),
+            silent: true,
+            ..Body::default()
+        };
+        let filter = Filter { event: Some("timer.*".to_owned()), ..Filter::default() };
+        let wait = Wait::Event { filter, deadline_ms: None, note: String::new() };
+
+        assert!(wakes(&wait, &event("timer.tea")));
+        assert!(!wakes(&wait, &event("approval.resolved")));
+        assert!(!wakes(&Wait::Anything, &event("timer.tea")));
+        assert!(!wakes(&wait, &Body { silent: true, ..Body::text("timer.tea") }));
     }
 
     #[test]

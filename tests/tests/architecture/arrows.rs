@@ -27,7 +27,7 @@ const LAYERS: &[&[&str]] = &[
     // Skills are shown to agents, and fetched past the guard of the tools.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
-    &["agent-runner", "channel-bridge", "gateway"],
+    &["agent-runner", "channel-bridge", "gateway", "scheduler"],
     &["holdfast"],
     // Nothing is above the tests, so nothing that ships can use them.
     &["holdfast-testkit", "holdfast-tests"],
@@ -52,7 +52,15 @@ const VENDORS: &[(&str, &[&str])] = &[
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
     (
         "axum",
-        &["agent-runner", "channel-bridge", "gateway", "holdfast-embed", "holdfast-testkit", TESTS],
+        &[
+            "agent-runner",
+            "channel-bridge",
+            "gateway",
+            "holdfast-embed",
+            "holdfast-testkit",
+            "scheduler",
+            TESTS,
+        ],
     ),
     (
         "reqwest",

@@ -3,7 +3,7 @@
 use holdfast_types::{AgentId, TenantId};
 
 use super::check_room;
-use crate::{Actor, Agent, Directory, Error, NewAgent, routing::Wanted, store};
+use crate::{Actor, Agent, AgentCard, Directory, Error, NewAgent, routing::Wanted, store};
 
 const MOST: i64 = 500;
 
@@ -18,6 +18,18 @@ impl Directory {
         let agents = store::agents::all(&mut tx).await?;
         tx.commit().await?;
         Ok(agents)
+    }
+
+    /// What routing needs to know of the tenant's agents, in the order in which they were made.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<AgentCard>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let cards = store::agents::cards(&mut tx).await?;
+        tx.finish_reading();
+        Ok(cards)
     }
 
     /// The agent of that name or id.

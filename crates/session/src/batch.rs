@@ -1,0 +1,419 @@
+//! Accepting messages of many sessions in few round trips, as when a thousand jobs are due at once.
+//!
+//! One transaction for up to [`MOST`] sessions, of which each has one message. Nobody is waited
+//! for: a session that another holds, a message that came before and one for which there is no
+//! room are left out and taken one by one, as [`ingest`](Sessions::ingest) does. What a message
+//! does to its session is the same, and decided by the same function.
+
+use std::collections::{HashMap, HashSet};
+
+use holdfast_pg::TenantTx;
+use holdfast_types::{MessageId, SessionId, SessionSettings, Source, TenantId};
+use sqlx::{Row as _, types::Json};
+use uuid::Uuid;
+
+use crate::{
+    Accepted, Error, NewMessage, Sessions,
+    ingest::{Effect, hash, running, split_depth},
+    sessions::{Lease, TURN},
+};
+
+/// The most sessions in one transaction: their tenant's counters are held until it commits.
+const MOST: usize = 500;
+
+/// A message, and what its session is set to if it is made for it.
+#[derive(Debug, Clone)]
+pub struct Opening {
+    /// The message.
+    pub message: NewMessage,
+    /// The settings of a session that is made; one that is there keeps its own.
+    pub settings: SessionSettings,
+}
+
+impl Sessions {
+    /// Accepts messages of many sessions of a tenant; the answers are in their order.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer: nobody knows which were accepted. Send all again.
+    pub async fn ingest_many(
+        &self,
+        tenant: TenantId,
+        openings: &[Opening],
+    ) -> Result<Vec<Result<Accepted, Error>>, Error> {
+        let mut answers: Vec<Option<Result<Accepted, Error>>> = Vec::new();
+        answers.resize_with(openings.len(), || None);
+        let (together, mut alone) = sort(openings);
+        for chunk in together.chunks(MOST) {
+            let mut new = chunk.to_vec();
+            let mut accepted = self.try_together(tenant, openings, &new).await?;
+            if accepted.is_none() {
+                let known = self.known_among(tenant, openings, &new).await?;
+                new.retain(|at| !known.contains_key(at));
+                for (at, answer) in known {
+                    answers[at] = Some(answer);
+                }
+                accepted = self.try_together(tenant, openings, &new).await?;
+            }
+            let accepted = accepted.unwrap_or_default();
+            alone.extend(new.iter().filter(|at| !accepted.contains_key(at)));
+            for (at, answer) in accepted {
+                answers[at] = Some(Ok(answer));
+            }
+        }
+        alone.sort_unstable();
+        for at in alone {
+            let one = std::slice::from_ref(&openings[at].message);
+            let answer = self.ingest_group(tenant, one).await;
+            answers[at] = Some(answer.and_then(|mut one| one.pop().ok_or(Error::IdemKey(0))));
+        }
+        Ok(answers.into_iter().map(|answer| answer.unwrap_or(Err(Error::IdemKey(0)))).collect())
+    }
+
+    /// The first acceptance of a message of this source and key; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn accepted(
+        &self,
+        tenant: TenantId,
+        source: &Source,
+        idem_key: &str,
+    ) -> Result<Option<Accepted>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let known = known(&mut tx, &[(source.as_text(), idem_key.to_owned())]).await?;
+        tx.finish_reading();
+        Ok(known.into_iter().next().map(|known| known.accepted))
+    }
+
+    /// One transaction: which messages were accepted. `None`, and nothing was written, if one had
+    /// been accepted before.
+    async fn try_together(
+        &self,
+        tenant: TenantId,
+        openings: &[Opening],
+        new: &[usize],
+    ) -> Result<Option<HashMap<usize, Accepted>>, Error> {
+        if new.is_empty() {
+            return Ok(Some(HashMap::new()));
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let given: Vec<(usize, &Opening)> = new.iter().map(|at| (*at, &openings[*at])).collect();
+        let found = lock(&mut tx, &given).await?;
+        let mut places = Vec::with_capacity(given.len());
+        let mut missing = Vec::new();
+        let mut taken = HashSet::new();
+        for ((at, opening), found) in given.into_iter().zip(found) {
+            match found {
+                Found::Missing => missing.push((at, opening)),
+                Found::Held => {}
+                Found::Locked(lease, depth) => {
+                    let effect = Effect::of(&lease, std::slice::from_ref(&opening.message));
+                    if lease.open() < depth && !effect.gather && taken.insert(lease.session) {
+                        places.push(Place { at, opening, lease, effect, is_new: false });
+                    }
+                }
+            }
+        }
+        for (at, opening, session) in create(&mut tx, missing).await? {
+            let lease = Lease::fresh(session);
+            let effect = Effect::of(&lease, std::slice::from_ref(&opening.message));
+            places.push(Place { at, opening, lease, effect, is_new: true });
+        }
+        let Some(accepted) = store(&mut tx, &places).await? else {
+            tx.rollback().await?;
+            return Ok(None);
+        };
+        tx.commit().await?;
+        Ok(Some(accepted))
+    }
+
+    /// Answers for those that were accepted before.
+    async fn known_among(
+        &self,
+        tenant: TenantId,
+        openings: &[Opening],
+        among: &[usize],
+    ) -> Result<HashMap<usize, Result<Accepted, Error>>, Error> {
+        let keys: Vec<_> = among
+            .iter()
+            .map(|at| &openings[*at].message)
+            .map(|message| (message.source.as_text(), message.idem_key.clone()))
+            .collect();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let known = known(&mut tx, &keys).await?;
+        tx.finish_reading();
+        let answers = known.into_iter().filter_map(|known| {
+            let at = *among.get(known.place)?;
+            let message = &openings[at].message;
+            let is_same = known.hash == hash(message);
+            let reused = || Err(Error::RequestReused(message.idem_key.clone()));
+            Some((at, if is_same { Ok(known.accepted) } else { reused() }))
+        });
+        Ok(answers.collect())
+    }
+}
+
+/// Those that go together, one of each session, and those that go alone.
+fn sort(openings: &[Opening]) -> (Vec<usize>, Vec<usize>) {
+    let (mut sessions, mut keys) = (HashSet::new(), HashSet::new());
+    (0..openings.len()).partition(|at| {
+        let message = &openings[*at].message;
+        (1..=256).contains(&message.idem_key.len())
+            && sessions.insert(message.key.as_str())
+            && keys.insert((message.source.as_text(), message.idem_key.as_str()))
+    })
+}
+
+enum Found {
+    Missing,
+    /// Another has it now.
+    Held,
+    /// And how many messages may wait in it.
+    Locked(Lease, i64),
+}
+
+/// Finds the sessions and locks those that nobody holds.
+async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Found>, Error> {
+    const SQL: &str = "
+        with named as materialized (
+            select k.place, n.session_id
+            from unnest($2::text[]) with ordinality as k (key, place)
+            cross join lateral (
+                select session_id from session.sessions where tenant_id = $1 and key = k.key
+                union all
+                select session_id from session.session_alias where tenant_id = $1 and alias = k.key
+                limit 1) n)
+        select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1), n.place
+        from named n left join lateral (
+            select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
+                   next_out, next_entry, attempts, workspace
+            from session.session_lease l
+            where l.tenant_id = $1 and l.session_id = n.session_id
+            for update skip locked) l on true";
+
+    let tenant = tx.tenant();
+    let keys: Vec<&str> = given.iter().map(|(_, one)| one.message.key.as_str()).collect();
+    let rows =
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
+    let mut found = Vec::with_capacity(given.len());
+    found.resize_with(given.len(), || Found::Missing);
+    for row in rows {
+        let place: i64 = row.try_get(13)?;
+        let session: Option<Uuid> = row.try_get(0)?;
+        let one = match session {
+            None => Found::Held,
+            Some(_) => {
+                let (lease, depth) = split_depth(&row)?;
+                Found::Locked(lease, depth)
+            }
+        };
+        if let Some(place) = usize::try_from(place - 1).ok().and_then(|at| found.get_mut(at)) {
+            *place = one;
+        }
+    }
+    Ok(found)
+}
+
+/// Makes sessions; one that another makes at the same moment is left out.
+async fn create<'a>(
+    tx: &mut TenantTx,
+    missing: Vec<(usize, &'a Opening)>,
+) -> Result<Vec<(usize, &'a Opening, SessionId)>, Error> {
+    // In one order, whoever makes them: two that make the same ones wait for each other in a row.
+    const SQL: &str = "
+        insert into session.sessions (tenant_id, session_id, key, kind, agent_id, label, settings)
+        select $1, g.session_id, g.key, g.kind, g.agent_id, g.label, g.settings
+        from unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[], $6::text[], $7::jsonb[])
+             as g (session_id, key, kind, agent_id, label, settings)
+        order by g.key
+        on conflict on constraint sessions_key do nothing
+        returning session_id";
+
+    if missing.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tenant = tx.tenant();
+    let ids: Vec<SessionId> = missing.iter().map(|_| SessionId::generate()).collect();
+    let messages = || missing.iter().map(|(_, opening)| &opening.message);
+    let made: Vec<Uuid> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.key.as_str()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.key.kind().as_str()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.agent.as_uuid()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.label.unwrap_or_default()).collect::<Vec<_>>())
+        .bind(missing.iter().map(|(_, opening)| Json(&opening.settings)).collect::<Vec<_>>())
+        .fetch_all(tx.conn())
+        .await?;
+    let made: HashSet<Uuid> = made.into_iter().collect();
+    let all = missing.into_iter().zip(ids).map(|((at, opening), id)| (at, opening, id));
+    Ok(all.filter(|(_, _, id)| made.contains(&id.as_uuid())).collect())
+}
+
+/// A message and the session that it goes to, which is locked or was made a moment ago.
+struct Place<'a> {
+    at: usize,
+    opening: &'a Opening,
+    lease: Lease,
+    effect: Effect,
+    is_new: bool,
+}
+
+/// Stores the messages, and makes those sessions ready that they wake. `None` if one of them is
+/// there already; the transaction must then be undone.
+async fn store(
+    tx: &mut TenantTx,
+    places: &[Place<'_>],
+) -> Result<Option<HashMap<usize, Accepted>>, Error> {
+    // As many as there is room for find a place in the fair order, one after the other; the rest
+    // wait in their tenant's own queue. All are counted in one row: only the sum means anything.
+    const SQL: &str = "
+        with given as materialized (
+            select * from unnest($2::uuid[], $3::bigint[], $4::uuid[], $5::text[], $6::text[],
+                                 $7::bytea[], $8::jsonb[], $9::text[], $10::jsonb[], $11::text[],
+                                 $12::boolean[], $13::bigint[], $14::boolean[]) with ordinality
+                 as g (session_id, seq, id, source, idem_key, hash, body, mode, target, trace,
+                       wakes, millis, is_new, place)),
+        share as materialized (
+            select p.fair_key, p.step,
+                   coalesce((select cap from session.tenant_queue where tenant_id = $1), 64)
+                   - (select coalesce(sum(in_flight), 0) from session.tenant_flight
+                      where tenant_id = $1) as free
+            from session.place($1, $15) p),
+        ready as materialized (
+            select g.session_id, row_number() over (order by g.place) as n from given g where g.wakes),
+        admitted as materialized (
+            select r.session_id, s.fair_key + (r.n - 1) * s.step as fair_key
+            from ready r, share s where r.n <= s.free),
+        moved as (
+            insert into session.tenant_flight as f (tenant_id, shard, in_flight, vfinish)
+            select $1, session.shard($16), c.count, s.fair_key + c.count * s.step
+            from share s, (select count(*)::integer as count from admitted) c
+            where c.count > 0
+            on conflict (tenant_id, shard) do update
+                set in_flight = f.in_flight + excluded.in_flight,
+                    vfinish = greatest(f.vfinish, excluded.vfinish)),
+        stored as (
+            insert into session.inbox (tenant_id, session_id, seq, message_id, source, idem_key,
+                                       hash, body, mode, target, trace)
+            select $1, g.session_id, g.seq, g.id, g.source, g.idem_key, g.hash, g.body, g.mode,
+                   g.target, g.trace
+            from given g
+            where not exists (
+                select from session.tombstones t
+                where t.tenant_id = $1 and t.source = g.source and t.idem_key = g.idem_key)
+            order by g.idem_key
+            on conflict on constraint inbox_idem_key do nothing
+            returning 1),
+        made as (
+            insert into session.session_lease (tenant_id, session_id, next_in, state, ready_at, fair_key)
+            select $1, g.session_id, g.seq + 1, case when g.wakes then 'READY' else 'WAIT' end,
+                   case when g.wakes
+                        then clock_timestamp() + g.millis * interval '1 millisecond' end,
+                   a.fair_key
+            from given g left join admitted a on a.session_id = g.session_id
+            where g.is_new),
+        told as (
+            update session.session_lease l
+            set next_in = l.next_in + 1,
+                state = case when g.wakes then 'READY' else l.state end,
+                wait = case when g.wakes then null else l.wait end,
+                wait_until = case when g.wakes then null else l.wait_until end,
+                ended = l.ended and not g.wakes,
+                ready_at = case when g.wakes
+                           then clock_timestamp() + g.millis * interval '1 millisecond'
+                           else l.ready_at end,
+                fair_key = case when g.wakes then a.fair_key else l.fair_key end
+            from given g left join admitted a on a.session_id = g.session_id
+            where not g.is_new and l.tenant_id = $1 and l.session_id = g.session_id)
+        select (select count(*) from stored), array(select session_id from admitted)";
+
+    let Some(first) = places.first() else { return Ok(Some(HashMap::new())) };
+    let tenant = tx.tenant();
+    let messages = || places.iter().map(|place| &place.opening.message);
+    let ids: Vec<MessageId> = places.iter().map(|_| MessageId::generate()).collect();
+    let millis = |place: &Place<'_>| {
+        i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX)
+    };
+    let (count, admitted): (i64, Vec<Uuid>) = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(places.iter().map(|place| place.lease.session.as_uuid()).collect::<Vec<_>>())
+        .bind(places.iter().map(|place| place.lease.next_in).collect::<Vec<_>>())
+        .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.source.as_text()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.idem_key.as_str()).collect::<Vec<_>>())
+        .bind(messages().map(hash).collect::<Vec<_>>())
+        .bind(messages().map(|m| Json(&m.body)).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.mode.as_str()).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.target.as_ref().map(Json)).collect::<Vec<_>>())
+        .bind(messages().map(|m| m.trace.as_deref()).collect::<Vec<_>>())
+        .bind(places.iter().map(|place| place.effect.wake).collect::<Vec<_>>())
+        .bind(places.iter().map(millis).collect::<Vec<_>>())
+        .bind(places.iter().map(|place| place.is_new).collect::<Vec<_>>())
+        .bind(TURN)
+        .bind(first.lease.session.as_uuid())
+        .fetch_one(tx.conn())
+        .await?;
+    if usize::try_from(count).ok() != Some(places.len()) {
+        return Ok(None);
+    }
+    let admitted: HashSet<Uuid> = admitted.into_iter().collect();
+    let accepted = places.iter().zip(ids).map(|(place, message)| {
+        let session = place.lease.session;
+        let accepted = Accepted {
+            message,
+            session,
+            seq: place.lease.next_in,
+            duplicate: false,
+            wake: admitted.contains(&session.as_uuid()).then_some(place.effect.debounce),
+            running: running(&place.lease),
+        };
+        (place.at, accepted)
+    });
+    Ok(Some(accepted.collect()))
+}
+
+/// A message that was accepted before.
+struct Known {
+    place: usize,
+    accepted: Accepted,
+    hash: Vec<u8>,
+}
+
+/// The first acceptances of messages of these sources and keys.
+async fn known(tx: &mut TenantTx, keys: &[(String, String)]) -> Result<Vec<Known>, Error> {
+    const SQL: &str = "
+        select k.place, f.message_id, f.session_id, f.seq, f.hash
+        from unnest($2::text[], $3::text[]) with ordinality as k (source, idem_key, place)
+        cross join lateral (
+            select message_id, session_id, seq, hash from session.inbox
+            where tenant_id = $1 and source = k.source and idem_key = k.idem_key
+            union all
+            select message_id, session_id, seq, hash from session.tombstones
+            where tenant_id = $1 and source = k.source and idem_key = k.idem_key
+            limit 1) f";
+
+    let tenant = tx.tenant();
+    let rows: Vec<(i64, Uuid, Uuid, i64, Vec<u8>)> = sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(keys.iter().map(|key| key.0.as_str()).collect::<Vec<_>>())
+        .bind(keys.iter().map(|key| key.1.as_str()).collect::<Vec<_>>())
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(rows
+        .into_iter()
+        .filter_map(|(place, message, session, seq, hash)| {
+            let accepted = Accepted {
+                message: message.into(),
+                session: session.into(),
+                seq,
+                duplicate: true,
+                wake: None,
+                running: None,
+            };
+            Some(Known { place: usize::try_from(place - 1).ok()?, accepted, hash })
+        })
+        .collect())
+}

@@ -1,0 +1,71 @@
+//! How messages ended, asked for many at once by whoever waits for them.
+
+use std::time::Duration;
+
+use holdfast_types::{RunId, SessionId, TenantId};
+use uuid::Uuid;
+
+use crate::{Error, Outcome, Sessions};
+
+/// The end of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// Which of those that were asked for.
+    pub place: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The turn that saw it.
+    pub run: Option<RunId>,
+    /// How long that took; where nothing is known of it, how long the message waited.
+    pub took: Duration,
+}
+
+impl Sessions {
+    /// Which of these messages have ended, named by their tenants, sessions and places there.
+    ///
+    /// It sees how they ended, and nothing of what was said.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn ends(&self, of: &[(TenantId, SessionId, i64)]) -> Result<Vec<End>, Error> {
+        const SQL: &str = "
+            select k.place, i.outcome, i.run_id,
+                   (extract(epoch from coalesce(r.took, i.took)) * 1000)::bigint
+            from unnest($1::uuid[], $2::uuid[], $3::bigint[])
+                 with ordinality as k (tenant_id, session_id, seq, place)
+            cross join lateral (
+                select outcome, run_id, finished_at - accepted_at as took from session.inbox i
+                where i.tenant_id = k.tenant_id and i.session_id = k.session_id and i.seq = k.seq
+                  and i.state in ('done', 'dead')
+                limit 1) i
+            left join lateral (
+                select finished_at - started_at as took from session.runs r
+                where r.tenant_id = k.tenant_id and r.run_id = i.run_id
+                limit 1) r on true";
+        type Row = (i64, Option<String>, Option<Uuid>, Option<i64>);
+
+        if of.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut once = self.pools.once().await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(of.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
+            .bind(of.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
+            .bind(of.iter().map(|one| one.2).collect::<Vec<_>>())
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        Ok(rows
+            .into_iter()
+            .filter_map(|(place, outcome, run, took)| {
+                Some(End {
+                    place: usize::try_from(place - 1).ok()?,
+                    outcome: outcome.map_or(Outcome::Completed, |word| Outcome::parse(&word)),
+                    run: run.map(RunId::from),
+                    took: Duration::from_millis(u64::try_from(took.unwrap_or(0)).unwrap_or(0)),
+                })
+            })
+            .collect())
+    }
+}

@@ -1,0 +1,51 @@
+//! Whose sessions firings go to: a session's key has its agent's name, and a job its id.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use holdfast_directory::{AgentCard, Directory, Error};
+use holdfast_types::{AgentId, TenantId};
+use tokio::time::Instant;
+
+/// How long a tenant's agents are believed to be what they were.
+const FOR: Duration = Duration::from_secs(2);
+
+/// Tenants that are remembered; then all are forgotten.
+const MOST: usize = 10_000;
+
+type Cards = Arc<HashMap<AgentId, AgentCard>>;
+
+/// The agents of tenants, as they were a moment ago.
+#[derive(Debug)]
+pub struct Agents {
+    directory: Directory,
+    known: Mutex<HashMap<TenantId, (Instant, Cards)>>,
+}
+
+impl Agents {
+    pub fn new(directory: Directory) -> Self {
+        Self { directory, known: Mutex::default() }
+    }
+
+    /// A tenant's agents.
+    pub async fn of(&self, tenant: TenantId) -> Result<Cards, Error> {
+        let known = |known: &HashMap<TenantId, (Instant, Cards)>| {
+            known.get(&tenant).filter(|(at, _)| at.elapsed() < FOR).map(|known| known.1.clone())
+        };
+        if let Some(cards) = known(&self.known.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return Ok(cards);
+        }
+        let at = Instant::now();
+        let cards = self.directory.agent_cards(tenant).await?;
+        let cards: Cards = Arc::new(cards.into_iter().map(|card| (card.id, card)).collect());
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(tenant, (at, cards.clone()));
+        Ok(cards)
+    }
+}

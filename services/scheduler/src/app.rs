@@ -1,0 +1,146 @@
+//! How the service is put together.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use anyhow::Context as _;
+use holdfast_bus::Bus;
+use holdfast_directory::{Directory, Seal};
+use holdfast_jobs::{Calendar, Jobs};
+use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_lock::Locks;
+use holdfast_pg::Pools;
+use holdfast_session::Sessions;
+use holdfast_workspace::Workspaces;
+use tokio::{net::TcpListener, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    Config,
+    agents::Agents,
+    beats::{self, Beats},
+    clock::{Backlog, Clock},
+    deliver::Deliver,
+    fire::Ctx,
+    http,
+    settle::Settle,
+};
+
+/// The scheduler, with its port and its means, and not yet serving.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    listener: TcpListener,
+    pools: Pools,
+    ctx: Ctx,
+}
+
+impl App {
+    /// Binds the port and gets ready. No backend needs to be there.
+    ///
+    /// # Errors
+    ///
+    /// If the port is taken or a setting cannot be used.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        config.check()?;
+        let listener = net::listen(config.scheduler.listen, "scheduler.listen").await?;
+        let seal = Seal::new(&config.secrets.kek).context("`secrets.kek` cannot be used")?;
+        let pools = Pools::lazy(&config.database, "scheduler")?;
+        let bus = Bus::connect(&config.nats, "holdfast-scheduler").await?;
+        let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
+        let ctx = Ctx {
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            sessions: Sessions::new(pools.clone()),
+            agents: Arc::new(Agents::new(directory.clone())),
+            directory,
+            bus,
+            beats: Arc::new(Beats {
+                workspaces: Workspaces::new(pools.clone()),
+                locks: Locks::connect_lazy(&config.redis)?,
+                floor: config.scheduler.heartbeat_floor,
+                most: config.scheduler.heartbeats,
+                admitted: Mutex::default(),
+            }),
+        };
+        Ok(Self { config, listener, pools, ctx })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is cancelled, then finishes the deliveries at hand.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure of any of the service's tasks.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { config, listener, pools, ctx } = self;
+        let readiness = Readiness::new();
+        let database = readiness.check("database");
+        info!(address = %listener.local_addr()?, "serving");
+
+        let own = config.scheduler;
+        let mut tasks = Tasks::new(stop.clone());
+        tasks.spawn("http", http::serve(listener, readiness.clone(), stop.clone()));
+        tasks.spawn("loop", {
+            let (pools, stop) = (pools.clone(), stop.clone());
+            let backlog = Backlog::of(own.backlog);
+            async move {
+                if !is_ready(&pools, &database, &stop).await {
+                    return Ok(());
+                }
+                let (firings, handed) = mpsc::unbounded_channel();
+                let settle = Settle { ctx: ctx.clone() };
+                // What ended while nobody was there has ended, and is not lost.
+                settle.look().await;
+                let clock = Clock {
+                    jobs: ctx.jobs.clone(),
+                    bus: ctx.bus.clone(),
+                    batch: own.batch,
+                    keep_done: own.keep_done,
+                    backlog: backlog.clone(),
+                    firings,
+                };
+                let beats = beats::run(ctx.clone(), stop.clone());
+                let deliver = Deliver { ctx, slots: own.deliver_slots as usize, backlog };
+                // The last ends once the first has let go of its end.
+                tokio::join!(
+                    clock.run(stop.clone()),
+                    settle.run(stop.clone()),
+                    beats,
+                    deliver.run(handed, stop),
+                );
+                Ok(())
+            }
+        });
+        tasks.spawn("drain", {
+            let readiness = readiness.clone();
+            async move {
+                stop.cancelled().await;
+                readiness.drain();
+                Ok(())
+            }
+        });
+        let ended = tasks.run(own.shutdown_grace).await;
+        pools.close().await;
+        ended
+    }
+}
+
+/// Waits for the database; `false` if the end comes first.
+async fn is_ready(pools: &Pools, database: &Check, stop: &CancellationToken) -> bool {
+    let waited = holdfast_pg::wait_for(pools, stop.cancelled()).await.is_ok();
+    if waited {
+        database.pass();
+    }
+    waited
+}

@@ -1,0 +1,311 @@
+//! Firings become messages in inboxes, and what became of them is said.
+//!
+//! The inbox is written before the firing is said to be delivered. A replica
+//! that dies between the two leaves it to another, whose message is known by its
+//! key and is the same one.
+
+use std::{collections::HashMap, time::Duration};
+
+use futures::{StreamExt as _, stream};
+use holdfast_bus::{Control, ControlKind};
+use holdfast_jobs::{
+    Delivered, Ended, Error as JobsError, Firing, Job, Outcome, Postponed, Refused,
+};
+use holdfast_kit::{Backoff, trace};
+use holdfast_session::{Accepted, Error as SessionError, NewMessage, Opening};
+use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
+use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use crate::{
+    clock::{Backlog, Handed},
+    fire::{self, Ctx, Ends, Errand, Fate},
+    meter,
+    settle::GRACE,
+};
+
+/// What the inbox knows these messages' door as.
+pub const SOURCE: &str = "schedule";
+
+/// The most firings whose fates are said together.
+const MOST: usize = 1_000;
+
+/// Firings of a tenant whose fates are looked up at once.
+const AT_ONCE: usize = 8;
+
+/// When a firing is handed out again that could not be delivered for want of a database.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// While the database does not take what became of firings; then they are handed out again.
+const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
+const TRIES: u32 = 5;
+
+/// The most tokens for runners at once: each takes as many sessions as it has room for.
+const MOST_WAKES: usize = 16;
+
+/// Delivers firings.
+#[derive(Debug)]
+pub struct Deliver {
+    pub ctx: Ctx,
+    pub slots: usize,
+    pub backlog: Backlog,
+}
+
+/// What is to be said of firings.
+#[derive(Debug, Default)]
+struct Said {
+    delivered: Vec<Delivered>,
+    ended: Vec<Ended>,
+    refused: Vec<Refused>,
+    postponed: Vec<Postponed>,
+    /// Tokens that runners want.
+    wakes: usize,
+}
+
+impl Deliver {
+    /// Delivers what it is handed until there is nobody who hands it anything. What it has not
+    /// begun when told to stop it gives back.
+    pub async fn run(self, mut handed: UnboundedReceiver<Handed>, stop: CancellationToken) {
+        while let Some(Handed { mut firings, at }) = handed.recv().await {
+            // What has gathered since goes along.
+            while firings.len() < MOST
+                && let Ok(more) = handed.try_recv()
+            {
+                firings.extend(more.firings);
+            }
+            let count = firings.len();
+            let said = match stop.is_cancelled() {
+                true => Said { postponed: later(&firings, Duration::ZERO), ..Said::default() },
+                false => self.deliver(firings).await,
+            };
+            self.say(said).await;
+            self.backlog.done(count);
+            meter::delivered(at.elapsed());
+        }
+    }
+
+    async fn deliver(&self, firings: Vec<Firing>) -> Said {
+        let mut tenants: HashMap<TenantId, Vec<Firing>> = HashMap::new();
+        for firing in firings {
+            tenants.entry(firing.id.tenant).or_default().push(firing);
+        }
+        let mut said = Said::default();
+        let parts: Vec<_> = tenants
+            .into_iter()
+            .map(|(tenant, firings)| {
+                let span = info_span!("fire", tenant.id = %tenant, count = firings.len());
+                self.deliver_to(tenant, firings).instrument(span)
+            })
+            .collect();
+        let mut parts = stream::iter(parts).buffer_unordered(self.slots);
+        while let Some(part) = parts.next().await {
+            said.add(part);
+        }
+        said
+    }
+
+    /// Delivers the firings of one tenant.
+    async fn deliver_to(&self, tenant: TenantId, firings: Vec<Firing>) -> Said {
+        let mut ids: Vec<JobId> = firings.iter().map(|firing| firing.id.job).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        let jobs: HashMap<JobId, Job> = match self.ctx.jobs.load(tenant, &ids).await {
+            Ok(jobs) => jobs.into_iter().map(|job| (job.id, job)).collect(),
+            Err(error) => {
+                warn!(%error, count = firings.len(), "jobs cannot be read; trying again");
+                return Said { postponed: later(&firings, AGAIN), ..Said::default() };
+            }
+        };
+        let mut said = Said::default();
+        let (mut errands, mut openings) = (Vec::new(), Vec::new());
+        let ctx = &self.ctx;
+        let fates: Vec<_> = firings
+            .iter()
+            // A job that is gone took its firings along.
+            .filter_map(|firing| Some((firing, jobs.get(&firing.id.job)?)))
+            .map(|(firing, job)| async move { (firing, fire::fate(ctx, firing, job).await) })
+            .collect();
+        let mut fates = stream::iter(fates).buffered(AT_ONCE);
+        while let Some((firing, fate)) = fates.next().await {
+            match fate {
+                Fate::Message(errand) => {
+                    let (opening, ends, mode) = opening(firing, *errand);
+                    openings.push(opening);
+                    errands.push((firing, ends, mode));
+                }
+                Fate::Done { outcome, class } => said.end(firing, outcome, class),
+                Fate::Refused(class) => said.refuse(firing, class),
+                Fate::Later(after) => said.postpone(firing, after),
+            }
+        }
+        if openings.is_empty() {
+            return said;
+        }
+        let answers = match ctx.sessions.ingest_many(tenant, &openings).await {
+            Ok(answers) => answers,
+            Err(error) => {
+                warn!(%error, count = openings.len(), "inboxes cannot be written; trying again");
+                for (firing, _, _) in errands {
+                    said.postpone(firing, AGAIN);
+                }
+                return said;
+            }
+        };
+        for (((firing, ends, mode), answer), opening) in
+            errands.into_iter().zip(answers).zip(&openings)
+        {
+            self.hear(tenant, firing, (ends, mode), answer, opening, &mut said).await;
+        }
+        said
+    }
+
+    /// Takes note of what an inbox said to a message.
+    async fn hear(
+        &self,
+        tenant: TenantId,
+        firing: &Firing,
+        (ends, mode): (Ends, QueueMode),
+        answer: Result<Accepted, SessionError>,
+        opening: &Opening,
+        said: &mut Said,
+    ) {
+        let message = &opening.message;
+        let answer = match answer {
+            // It was delivered before, and its job said something else then: that is what counts.
+            Err(SessionError::RequestReused(_)) => {
+                match self.ctx.sessions.accepted(tenant, &message.source, &message.idem_key).await {
+                    Ok(Some(accepted)) => Ok(accepted),
+                    Ok(None) => return said.postpone(firing, AGAIN),
+                    Err(error) => Err(error),
+                }
+            }
+            answer => answer,
+        };
+        match answer {
+            Ok(accepted) => {
+                said.wakes += usize::from(accepted.wake.is_some());
+                if let Some(running) = accepted.running {
+                    let kind = match mode {
+                        QueueMode::Interrupt => ControlKind::Interrupt,
+                        QueueMode::Steer | QueueMode::Followup | QueueMode::Collect => {
+                            ControlKind::Input
+                        }
+                    };
+                    let control =
+                        Control { session: accepted.session, kind, epoch: running.epoch };
+                    self.ctx.bus.control(running.owner, &control);
+                }
+                said.deliver(firing, ends, &accepted);
+            }
+            Err(SessionError::SessionFull { retry_after, .. }) => said.postpone(firing, retry_after),
+            Err(error) if error.kind().is_transient() => said.postpone(firing, AGAIN),
+            Err(error) => {
+                warn!(%error, job.id = %firing.id.job, "a firing was refused by its session");
+                said.refuse(firing, "refused");
+            }
+        }
+    }
+
+    /// Says what became of firings. If nobody hears it they are handed out again, under their keys.
+    async fn say(&self, said: Said) {
+        let bus = &self.ctx.bus;
+        for _ in 0..said.wakes.min(MOST_WAKES) {
+            bus.wake_run(0);
+        }
+        for tries in 0..TRIES {
+            match self.try_say(&said).await {
+                Ok(()) => return,
+                Err(error) if tries + 1 == TRIES => {
+                    warn!(%error, "what became of firings is not recorded: they are handed out again");
+                }
+                Err(error) => {
+                    debug!(%error, "what became of firings is not recorded yet");
+                    sleep(BACKOFF.delay(tries)).await;
+                }
+            }
+        }
+    }
+
+    /// Said again, what was heard already changes nothing.
+    async fn try_say(&self, said: &Said) -> Result<(), JobsError> {
+        let jobs = &self.ctx.jobs;
+        // What ended is first: who waits for it may go on.
+        jobs.finished(&said.ended).await?;
+        jobs.delivered(&said.delivered).await?;
+        jobs.refused(&said.refused).await?;
+        jobs.postponed(&said.postponed).await?;
+        Ok(())
+    }
+}
+
+fn later(firings: &[Firing], after: Duration) -> Vec<Postponed> {
+    firings.iter().map(|firing| Postponed { firing: *firing, after }).collect()
+}
+
+/// An errand as its inbox takes it.
+fn opening(firing: &Firing, errand: Errand) -> (Opening, Ends, QueueMode) {
+    let message = NewMessage {
+        key: errand.key,
+        agent: errand.agent,
+        label: None,
+        source: Source::Internal(SOURCE.to_owned()),
+        idem_key: firing.id.idem_key(),
+        body: errand.body,
+        target: errand.target,
+        mode: errand.mode,
+        debounce: Duration::ZERO,
+        trace: trace::current(),
+    };
+    (Opening { message, settings: errand.settings }, errand.ends, errand.mode)
+}
+
+impl Said {
+    fn add(&mut self, other: Self) {
+        self.delivered.extend(other.delivered);
+        self.ended.extend(other.ended);
+        self.refused.extend(other.refused);
+        self.postponed.extend(other.postponed);
+        self.wakes += other.wakes;
+    }
+
+    fn deliver(&mut self, firing: &Firing, ends: Ends, accepted: &Accepted) {
+        match ends {
+            Ends::Accepted => self.end(firing, Outcome::Ok, None),
+            Ends::Told(within) => {
+                meter::fired(firing.kind, "delivered");
+                let (firing, run, lease) = (firing.id, None, within);
+                self.delivered.push(Delivered { firing, run, lease, message: None });
+            }
+            Ends::Answered(within) => {
+                meter::fired(firing.kind, "delivered");
+                self.delivered.push(Delivered {
+                    firing: firing.id,
+                    run: None,
+                    lease: within + GRACE,
+                    message: Some((accepted.session, accepted.seq)),
+                });
+            }
+        }
+    }
+
+    fn end(&mut self, firing: &Firing, outcome: Outcome, class: Option<&'static str>) {
+        meter::fired(firing.kind, "done");
+        let class = class.map(str::to_owned);
+        self.ended.push(Ended { firing: firing.id, outcome, class, took: None });
+    }
+
+    fn refuse(&mut self, firing: &Firing, class: &str) {
+        meter::fired(firing.kind, "refused");
+        self.refused.push(Refused {
+            firing: *firing,
+            outcome: Outcome::Error,
+            class: class.to_owned(),
+        });
+    }
+
+    fn postpone(&mut self, firing: &Firing, after: Duration) {
+        meter::fired(firing.kind, "postponed");
+        self.postponed.push(Postponed { firing: *firing, after });
+    }
+}

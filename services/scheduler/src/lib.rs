@@ -1,0 +1,37 @@
+//! scheduler: turns time into messages, with any number of replicas and no leader.
+//!
+//! ```text
+//!  jobs (Postgres) ──claim due──▶ clock ──firings──▶ deliver ──▶ fire::{turn, timer, …} what each becomes
+//!       ▲                                               │
+//!       │ delivered, refused, postponed                 ├──ingest many──▶ sessions' inboxes (Postgres)
+//!       ├───────────────────────────────────────────────┘                        │
+//!       └──── finished ◀── settle ◀──which have ended?───────────────────────────┘
+//! ```
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | `clock` | claiming what is due, and how long to sleep |
+//! | `deliver` | firings into inboxes, many at once, and saying what became of them |
+//! | `fire` | what a firing of each kind becomes, a module each |
+//! | `settle` | which firings' messages have ended, and how |
+//! | `beats` | whose hearts beat, and what came of that |
+//! | `agents` | whose sessions they are |
+//! | `http`, `app`, `config`, `meter` | doors, composition, settings, numbers |
+//!
+//! A slot is decided in one transaction with the job's next one, and delivered
+//! under a key that is the slot's: a replica may die anywhere, and another does
+//! the rest under the same key. Only the database's clock is asked.
+
+mod agents;
+mod app;
+mod beats;
+mod clock;
+mod config;
+mod deliver;
+mod fire;
+mod http;
+mod meter;
+mod settle;
+
+pub use app::App;
+pub use config::{Config, Scheduler};

@@ -1,0 +1,172 @@
+//! Which firings have ended: each second their messages are asked for.
+//!
+//! The inbox is the truth, and any replica may ask: who says first that a
+//! firing ended is heard, the others change nothing. What takes longer than it
+//! may is cancelled, if it has begun; what waits for a runner goes on waiting.
+
+use std::time::{Duration, Instant};
+
+use holdfast_bus::{Control, ControlKind};
+use holdfast_jobs::{Delivered, Ended, Error as JobsError, Out, Outcome};
+use holdfast_session::{End, Error as SessionError, Outcome as Heard};
+use holdfast_types::{Fault as _, Kind};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{fire::Ctx, meter};
+
+/// How much longer than it may take a firing is waited for, before it counts as lost: within this
+/// time it is cancelled, and says so.
+pub const GRACE: Duration = Duration::from_secs(60);
+
+/// How often is asked.
+const EACH: Duration = Duration::from_secs(1);
+
+/// How much longer what has not begun may wait, before it is looked at again.
+const MORE: Duration = Duration::from_secs(60);
+
+/// How many are asked for at once.
+const PAGE: u32 = 2_000;
+
+/// Where asking takes long, it is asked less often: it takes a tenth of the time at most.
+const PART: u32 = 10;
+
+/// Asks for ends.
+#[derive(Debug)]
+pub struct Settle {
+    pub ctx: Ctx,
+}
+
+impl Settle {
+    /// Asks each second until told to stop.
+    pub async fn run(self, stop: CancellationToken) {
+        loop {
+            let begun = Instant::now();
+            self.look().await;
+            let pause = EACH.max(begun.elapsed() * PART);
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Asks once for all that are out.
+    pub async fn look(&self) {
+        if let Err(error) = self.try_look().await {
+            // Said by whoever claims; asked again in a moment.
+            debug!(error = &error as &dyn std::error::Error, "ends cannot be asked for");
+        }
+    }
+
+    async fn try_look(&self) -> Result<(), Failed> {
+        let (mut last, mut count) = (None, 0);
+        loop {
+            let page = self.ctx.jobs.out(last.as_ref(), PAGE).await?;
+            count += page.len();
+            self.settle(&page).await?;
+            match page.last() {
+                Some(end) if page.len() == PAGE as usize => last = Some(*end),
+                _ => break,
+            }
+        }
+        meter::out(count);
+        Ok(())
+    }
+
+    async fn settle(&self, page: &[Out]) -> Result<(), Failed> {
+        let messages: Vec<_> =
+            page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
+        let ends = self.ctx.sessions.ends(&messages).await?;
+        let mut open = vec![true; page.len()];
+        let (mut ended, mut ran, mut more) = (Vec::new(), Vec::new(), Vec::new());
+        for end in ends {
+            let Some(out) = page.get(end.place) else { continue };
+            open[end.place] = false;
+            if end.run.is_some() {
+                let message = Some((out.session, out.seq));
+                ran.push(Delivered { firing: out.firing, run: end.run, lease: GRACE, message });
+            }
+            ended.push(how(out, &end));
+        }
+        for (out, _) in page.iter().zip(open).filter(|(out, open)| *open && out.left <= GRACE) {
+            match self.give_up(out).await {
+                Ok(Late::GivenUp) => ended.push(Ended {
+                    firing: out.firing,
+                    outcome: Outcome::Error,
+                    class: Some("timeout".to_owned()),
+                    took: None,
+                }),
+                Ok(Late::Waits) => {
+                    let message = Some((out.session, out.seq));
+                    let lease = GRACE + MORE;
+                    more.push(Delivered { firing: out.firing, run: None, lease, message });
+                }
+                Err(error) => warn!(%error, "a run that takes too long cannot be ended yet"),
+            }
+        }
+        // The log says which turn it was.
+        self.ctx.jobs.delivered(&ran).await?;
+        self.ctx.jobs.delivered(&more).await?;
+        for end in &ended {
+            meter::ended(end.outcome);
+        }
+        self.ctx.jobs.finished(&ended).await?;
+        Ok(())
+    }
+
+    /// Ends what takes too long, if it has begun.
+    async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
+        let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
+        let running = match sessions.cancel(tenant, out.session).await {
+            // The session was deleted, and the message with it.
+            Err(error) if error.kind() == Kind::NotFound => return Ok(Late::GivenUp),
+            running => running?,
+        };
+        if let Some(running) = running {
+            let kind = ControlKind::Cancel;
+            let control = Control { session: out.session, kind, epoch: running.epoch };
+            self.ctx.bus.control(running.owner, &control);
+            info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
+            return Ok(Late::GivenUp);
+        }
+        match sessions.cancel_wait(tenant, out.session).await? {
+            Some(wake) => {
+                if wake {
+                    self.ctx.bus.wake_run(0);
+                }
+                Ok(Late::GivenUp)
+            }
+            None => Ok(Late::Waits),
+        }
+    }
+}
+
+/// What becomes of a firing that takes longer than it may.
+enum Late {
+    GivenUp,
+    Waits,
+}
+
+/// How a firing went whose message ended so. What somebody ended is no error: it is not tried again.
+fn how(out: &Out, end: &End) -> Ended {
+    let (outcome, class) = match end.outcome {
+        Heard::Completed => (Outcome::Ok, None),
+        Heard::Interrupted => (Outcome::Skipped, Some("interrupted")),
+        Heard::Cancelled => (Outcome::Skipped, Some("cancelled")),
+        Heard::Failed => (Outcome::Error, Some("failed")),
+        Heard::Dead => (Outcome::Error, Some("dead")),
+    };
+    let class = class.map(str::to_owned);
+    Ended { firing: out.firing, outcome, class, took: Some(end.took) }
+}
+
+/// Why nothing could be asked.
+#[derive(Debug, thiserror::Error)]
+enum Failed {
+    #[error(transparent)]
+    Jobs(#[from] JobsError),
+    #[error(transparent)]
+    Sessions(#[from] SessionError),
+}
