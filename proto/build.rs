@@ -10,6 +10,7 @@ const FILES: [&str; 13] = [
     "sessions",
     "control",
     "files",
+    "heartbeats",
     "approvals",
     "connections",
     "mcp",

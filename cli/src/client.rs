@@ -6,7 +6,7 @@ use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
     chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
-    files_client::FilesClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
+    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
@@ -119,6 +119,10 @@ impl Client {
 
     pub fn models(&self) -> ModelsClient<Channel> {
         ModelsClient::new(self.channel.clone())
+    }
+
+    pub fn heartbeats(&self) -> HeartbeatsClient<Channel> {
+        HeartbeatsClient::new(self.channel.clone())
     }
 
     pub fn budgets(&self) -> BudgetsClient<Channel> {

@@ -14,6 +14,7 @@ mod dead;
 mod deliveries;
 mod files;
 mod given;
+mod heartbeat;
 mod keys;
 mod mcp;
 mod models;
@@ -66,6 +67,9 @@ pub enum Caller {
     /// Say what may be used in a day
     #[command(subcommand)]
     Budgets(budgets::Budgets),
+    /// See and switch agents' looking by themselves
+    #[command(subcommand)]
+    Heartbeat(heartbeat::Heartbeat),
     /// What turns took and cost
     Usage(usage::Usage),
     /// Give agents the tools of MCP servers
@@ -123,6 +127,7 @@ impl Caller {
             Self::Credentials(command) => command.run(client, screen).await,
             Self::Models(command) => command.run(client, screen).await,
             Self::Budgets(command) => command.run(client, screen).await,
+            Self::Heartbeat(command) => command.run(client, screen).await,
             Self::Usage(command) => command.run(client, screen).await,
             Self::Mcp(command) => command.run(client, screen).await,
             Self::Keys(command) => command.run(client, screen).await,

@@ -1,5 +1,6 @@
 //! `holdfast agents`.
 
+mod heartbeat;
 mod template;
 
 use clap::{Args, Subcommand};
@@ -116,6 +117,8 @@ pub struct Changes {
     /// How long it waits for a person's approval, in seconds; 0 is as usual
     #[arg(long)]
     approval_timeout: Option<u32>,
+    #[command(flatten)]
+    heartbeat: heartbeat::Heartbeat,
 }
 
 impl Agents {
@@ -197,6 +200,7 @@ impl Changes {
         if let Some(seconds) = self.approval_timeout {
             agent.approval_timeout_s = seconds;
         }
+        self.heartbeat.apply(&mut agent)?;
         agent.is_default |= self.default;
         for bundle in self.bundles {
             let (name, tools) = bundle.split_once('=').ok_or_else(|| {
@@ -258,6 +262,23 @@ fn bundles(agent: &Agent) -> Value {
     Value::Object(bundles.collect())
 }
 
+fn beats(agent: &Agent) -> Value {
+    let set = agent.heartbeat.clone().unwrap_or_default();
+    json!({
+        "enabled": set.enabled,
+        "every": set.every,
+        "prompt": set.prompt,
+        "target": set.target,
+        "model": set.model,
+        "ack_max_chars": set.ack_max_chars,
+        "session": set.session,
+        "active_hours": set.active_hours.map(|hours| {
+            json!({"start": hours.start, "end": hours.end, "time_zone": hours.time_zone})
+        }),
+        "include_reasoning": set.include_reasoning,
+    })
+}
+
 fn view(agent: &Agent) -> Value {
     json!({
         "id": agent.id,
@@ -277,6 +298,7 @@ fn view(agent: &Agent) -> Value {
         "context": context(agent),
         "bundles": bundles(agent),
         "approval_timeout_s": agent.approval_timeout_s,
+        "heartbeat": beats(agent),
         "created_at": time(agent.created_at.as_ref()),
         "updated_at": time(agent.updated_at.as_ref()),
     })

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use holdfast_types::{NodeId, RunnerId, SessionId, TenantId};
+use holdfast_types::{AgentId, NodeId, RunnerId, SessionId, TenantId};
 
 /// A subject of Holdfast's, without the installation's prefix.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -14,6 +14,13 @@ impl Subject {
     pub fn event(tenant: TenantId, family: &str, session: SessionId) -> Self {
         let (tenant, session) = (tenant.as_uuid(), session.as_uuid());
         Self(format!("evt.{}.{}.{}", tenant.simple(), token(family), session.simple()))
+    }
+
+    /// `evt.<tenant>.heartbeat.<agent>`: what came of an agent's heartbeat.
+    #[must_use]
+    pub fn heartbeat(tenant: TenantId, agent: AgentId) -> Self {
+        let (tenant, agent) = (tenant.as_uuid(), agent.as_uuid());
+        Self(format!("evt.{}.heartbeat.{}", tenant.simple(), agent.simple()))
     }
 
     /// `evt.<tenant>.>`: all that happens to a tenant.

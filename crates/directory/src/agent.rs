@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_types::{AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode};
+use holdfast_schedule::heartbeat::HeartbeatConfig;
+use holdfast_types::{AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, SessionKey};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -56,6 +57,13 @@ pub struct Settings {
     /// How long a person's word on a call is waited for, in seconds; `None` is as the runner says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approval_timeout_s: Option<u32>,
+    /// When it looks by itself whether anything needs doing, and what becomes of that.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub heartbeat: HeartbeatConfig,
+}
+
+fn is_usual(heartbeat: &HeartbeatConfig) -> bool {
+    *heartbeat == HeartbeatConfig::default()
 }
 
 impl Default for Settings {
@@ -72,6 +80,7 @@ impl Default for Settings {
             context: ContextOptions::default(),
             bundles: BTreeMap::new(),
             approval_timeout_s: None,
+            heartbeat: HeartbeatConfig::default(),
         }
     }
 }
@@ -189,6 +198,7 @@ impl Settings {
                 "`approval_timeout` is 1 to {LONGEST_APPROVAL_S} seconds, and this one is {given}"
             )));
         }
+        check_heartbeat(&self.heartbeat)?;
         check_tools(Some(&self.spawns))?;
         if self.fallbacks.len() > MOST_FALLBACKS {
             return Err(Error::Invalid(format!(
@@ -214,6 +224,22 @@ impl Settings {
             check_tools(Some(tools))?;
         }
         check_tools(self.tools.as_deref())
+    }
+}
+
+fn check_heartbeat(heartbeat: &HeartbeatConfig) -> Result<(), Error> {
+    let wrong = |why: String| Error::Invalid(format!("the heartbeat cannot be so: {why}"));
+    heartbeat.check().map_err(|error| wrong(error.to_string()))?;
+    if let Some(model) = &heartbeat.model {
+        model.parse::<ModelId>().map_err(|error| wrong(error.to_string()))?;
+    }
+    match heartbeat.session.as_deref() {
+        None | Some("main") => Ok(()),
+        Some(key) if key.starts_with("agent:") && key.parse::<SessionKey>().is_ok() => Ok(()),
+        Some(key) => {
+            let shown: String = key.chars().take(80).collect();
+            Err(wrong(format!("`{shown}` is no session: write `main`, or a key of the agent's")))
+        }
     }
 }
 
@@ -285,6 +311,17 @@ mod tests {
             settings(Settings { time_zone: "Mars/Olympus".into(), ..Settings::default() }),
             settings(Settings {
                 bundles: [("two words".to_owned(), Vec::new())].into(),
+                ..Settings::default()
+            }),
+            settings(Settings {
+                heartbeat: HeartbeatConfig { every: "often".into(), ..Default::default() },
+                ..Settings::default()
+            }),
+            settings(Settings {
+                heartbeat: HeartbeatConfig {
+                    session: Some("elsewhere".into()),
+                    ..Default::default()
+                },
                 ..Settings::default()
             }),
             tools(""),

@@ -41,6 +41,7 @@ mod error;
 mod fire;
 mod firings;
 mod forget;
+mod heartbeat;
 mod jobs;
 mod log;
 mod model;
@@ -62,6 +63,7 @@ pub use claim::Claimed;
 pub use counts::Counts;
 pub use error::Error;
 pub use fire::{Mode, Ran};
+pub use heartbeat::{Beating, HeartbeatLine, HeartbeatMark, NewHeartbeatLine, heartbeat_job};
 pub use jobs::{HANDOVER, Jobs, Limits};
 pub use log::KEPT;
 pub use model::{

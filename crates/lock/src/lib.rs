@@ -6,6 +6,7 @@
 //! | [`Lease`] | one holder at a time for a thing that is no session: a channel bot's connection |
 //! | [`Limit`] | how often a caller may; kept approximately by each process while Redis is gone |
 //! | [`Mark`] | what is remembered of a thing that failed; the later one counts |
+//! | [`Lately`] | what was said in the last hours, by its hash |
 //! | [`Amount`] | what is set aside for work that is under way |
 //!
 //! All of it saves work or keeps order; none of it makes anything correct. The
@@ -18,6 +19,7 @@
 //! once.
 
 mod error;
+mod lately;
 mod lease;
 mod marks;
 mod rate;
@@ -26,6 +28,7 @@ mod reserve;
 mod session;
 
 pub use error::Error;
+pub use lately::Lately;
 pub use lease::Lease;
 pub use marks::Mark;
 pub use rate::{Limit, Verdict};

@@ -29,5 +29,5 @@ pub use config::{HeartbeatConfig, HeartbeatTarget};
 pub use event::{HeartbeatEvent, Indicator, Status};
 pub use file::is_empty;
 pub use hours::{ActiveHours, HoursZone, Zones};
-pub use recent::{Recent, digest};
+pub use recent::{MOST as MOST_RECENT, Recent, WINDOW as RECENT, digest};
 pub use steps::{After, BUSY_RETRY, Before, Facts, Reply, after, before, delivered};

@@ -28,6 +28,7 @@
 
 mod append;
 mod approvals;
+mod beats;
 mod batch;
 mod canvas;
 mod care;
@@ -57,6 +58,7 @@ pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
     subject_hash,
 };
+pub use beats::{Place, Sending};
 pub use batch::Opening;
 pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
 pub use care::Gauges;

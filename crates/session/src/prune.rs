@@ -8,6 +8,7 @@
 //! | approvals that were decided, or ran out | `runs` | gone; what "always" allowed stays |
 //! | events nobody could publish | `events` | gone |
 //! | what was used of budgets | `runs` | gone |
+//! | what heartbeats' own sessions heard and thought | `heartbeats` | gone; nobody reads it again |
 //! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
 //!
 //! Journals of other sessions are kept until their session is deleted.
@@ -34,6 +35,8 @@ pub struct Retention {
     pub events: Duration,
     /// Sessions that a program opened without a name.
     pub ephemeral: Duration,
+    /// The journals of heartbeats' own sessions.
+    pub heartbeats: Duration,
 }
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -47,6 +50,7 @@ impl Default for Retention {
             runs: 90 * DAY,
             events: 7 * DAY,
             ephemeral: DAY,
+            heartbeats: 7 * DAY,
         }
     }
 }
@@ -122,6 +126,11 @@ impl Sessions {
             delete from session.spending
             where tenant_id = $1
               and day < (clock_timestamp() at time zone 'utc' - $2 * interval '1 second')::date";
+        const HEARTBEATS: &str = "
+            delete from session.entries e using session.sessions s
+            where s.tenant_id = $1 and s.kind <> '' and s.kind = 'heartbeat'
+              and e.tenant_id = s.tenant_id and e.session_id = s.session_id
+              and e.created_at < clock_timestamp() - $2 * interval '1 second'";
         const SESSIONS: &str = "
             select s.session_id from session.sessions s
             join session.session_lease l using (tenant_id, session_id)
@@ -147,6 +156,7 @@ impl Sessions {
             (EVENTS, keep.events),
             (TOLD, keep.events),
             (SPENDING, keep.runs),
+            (HEARTBEATS, keep.heartbeats),
         ] {
             rows += sqlx::query(sql)
                 .bind(tenant.as_uuid())

@@ -15,6 +15,7 @@ mod dial;
 mod effect;
 mod entry;
 mod fault;
+mod heartbeat;
 mod id;
 mod media;
 mod message;
@@ -45,6 +46,7 @@ pub use dial::{Dial, Dials, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;
 pub use entry::{Entry, Note, ToolCall, Usage};
 pub use fault::{Fault, Kind};
+pub use heartbeat::Heartbeat;
 pub use id::{
     AccountId, AgentId, ApprovalId, DeliveryId, InvalidId, JobId, KeyId, MessageId, NodeId, RunId,
     RunnerId, SessionId, TenantId,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AccountId, Fired, ModelRoute, StoredFile};
+use crate::{AccountId, Fired, Heartbeat, ModelRoute, StoredFile};
 
 /// Where a message came in: half of what makes it the same message when sent again.
 ///
@@ -152,6 +152,9 @@ pub struct Body {
     /// The firing of a job that it is, if it is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fired: Option<Box<Fired>>,
+    /// That a heartbeat asks it, and what becomes of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub heartbeat: Option<Box<Heartbeat>>,
 }
 
 impl Body {

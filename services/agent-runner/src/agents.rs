@@ -65,6 +65,8 @@ pub(crate) struct Brief {
     pub(crate) connections: Vec<Connection>,
     /// What its prompt holds.
     pub(crate) context: ContextOptions,
+    /// What its heartbeats ask, if not the usual.
+    pub(crate) heartbeat_prompt: Option<String>,
     /// How finely its direct conversations are told apart.
     pub(crate) dm_scope: DmScope,
     /// How long a person's word on a call is waited for.
@@ -290,6 +292,7 @@ impl Agents {
             tools: agent.settings.tools,
             connections,
             context: agent.settings.context,
+            heartbeat_prompt: agent.settings.heartbeat.prompt,
             dm_scope: agent.settings.dm_scope,
             approval_timeout: own.unwrap_or(self.approval_timeout),
             zone,

@@ -39,6 +39,11 @@ impl Turn<'_> {
         metrics::counter!("holdfast_runner_failures_total", "class" => failure.class())
             .increment(1);
         let note = Entry::noted(Note::Failed, text.as_str());
+        if self.beat().is_some() {
+            // Nobody asked, so nobody is told but by the heartbeat's event.
+            let why = Some(failure.what().to_owned());
+            return self.end(Outcome::Failed, why, note, String::new(), self.unfinished()).await;
+        }
         self.end(Outcome::Failed, Some(reason), note, text, self.unfinished()).await
     }
 
@@ -68,7 +73,7 @@ impl Turn<'_> {
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await
     }
 
-    async fn end(
+    pub(crate) async fn end(
         &mut self,
         outcome: Outcome,
         reason: Option<String>,

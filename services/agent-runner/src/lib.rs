@@ -60,6 +60,7 @@ mod about;
 mod agents;
 mod app;
 mod approvals;
+mod beat;
 mod bill;
 mod bounds;
 mod budget;

@@ -105,7 +105,8 @@ impl Failure<'_> {
         format!("Sorry, I could not answer: {} ({run}{trace})", self.what())
     }
 
-    fn what(&self) -> &str {
+    /// What happened, and who can do something about it.
+    pub(crate) fn what(&self) -> &str {
         match self {
             Self::Model(error) => match error {
                 Error::Auth => {

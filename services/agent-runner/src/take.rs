@@ -22,6 +22,7 @@ use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn}
 
 use crate::{
     agents::{Found, Which},
+    beat,
     error::Error,
     fail,
     held::Hold,
@@ -134,7 +135,7 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
     if loaded.paused {
         return Err(Error::AskedBack);
     }
-    let (runs, entries): (Vec<RunId>, Vec<Entry>) =
+    let (runs, mut entries): (Vec<RunId>, Vec<Entry>) =
         loaded.entries.drain(..).map(|(_, run, entry)| (run, entry)).unzip();
     let Some(begun) = Begun::of(&loaded, &runs, &entries) else {
         return pass_over(worker, &hold.claim, loaded).await;
@@ -151,7 +152,7 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
         }
         _ => None,
     };
-    let instead = loaded.settings.model.clone();
+    let instead = beat::model(&loaded, begun.run).or_else(|| loaded.settings.model.clone());
     renew(worker, (hold.claim.tenant, loaded.agent, instead.clone()));
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
     // The policy is needed at the first step: asked for at the same time it costs no time.
@@ -163,6 +164,7 @@ async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Com
         Found::NoModel => Err(Failure::NoModel),
     };
     let first = runs.iter().rev().take_while(|run| begun.open && **run == begun.run).count();
+    beat::forget(kind.ok(), &mut entries, first);
     let sessions = worker.sessions.clone();
     let at = entries.len() - first;
     let mut journal = Journal::new(sessions, Arc::clone(hold), entries, at, loaded.next_entry);

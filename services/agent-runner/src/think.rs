@@ -97,6 +97,7 @@ impl Turn<'_> {
         };
         let Reply { text, thinking, mut calls, usage, model, carry, .. } = reply;
         self.tell_thinking(&thinking);
+        self.mulled = self.sends_thinking().then_some(thinking);
         if !with_tools && !text.trim().is_empty() {
             // It was told to answer and did; what it asks for besides is not on offer.
             calls.clear();
@@ -111,6 +112,9 @@ impl Turn<'_> {
         self.quote = quote;
         let thought = Entry::Thought { text, calls, usage, model, carry };
         if !asks {
+            if let Some(beat) = self.beat().cloned() {
+                return self.answer_beat(beat, thought).await.map(Some);
+            }
             self.read_aloud(brief, &thought).await?;
             return self.answer(thought).await.map(Some);
         }
@@ -194,6 +198,7 @@ impl Turn<'_> {
             mode: mode(self.kind, brief.context.strategy),
             memory: brief.context.include_memory,
             marks_reasoning: marks,
+            heartbeat_prompt: brief.heartbeat_prompt.as_deref(),
             ..Setting::of(brief.name.as_str(), self.kind, audience)
         };
         let channel = place.as_ref().map(|place| Channel {
@@ -239,7 +244,7 @@ impl Turn<'_> {
             cache_key: Some(brief.agent.to_string()),
             card: Some(Arc::clone(&brief.card)),
             thinking,
-            shows_thinking: self.reasoning() != Reasoning::Off,
+            shows_thinking: self.reasoning() != Reasoning::Off || self.sends_thinking(),
             ..Request::new(brief.model_id.clone(), chat, timeout.min(self.deadline))
         }
     }

@@ -82,6 +82,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
+    /// What the model thought before it said what it said last, where a heartbeat sends that too.
+    pub(crate) mulled: Option<String>,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -155,6 +157,7 @@ impl<'w> Turn<'w> {
             aloud: None,
             quote: None,
             pictures: Vec::new(),
+            mulled: None,
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
@@ -374,6 +377,7 @@ impl<'w> Turn<'w> {
             let falls_back = self.heard().is_empty() || self.is_visited();
             falls_back.then(|| self.last_target.clone()).flatten()
         })
+        .or_else(|| self.beat().and_then(|beat| beat.target.clone()))
     }
 
     pub(crate) fn hear_all(&mut self, seqs: &[i64]) {

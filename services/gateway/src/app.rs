@@ -108,6 +108,7 @@ impl App {
             sessions: sessions.clone(),
             bus: bus.clone(),
             workspaces: Workspaces::new(pools.clone()),
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)

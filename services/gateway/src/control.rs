@@ -12,6 +12,7 @@ mod chains;
 mod connections;
 mod credentials;
 pub mod files;
+mod heartbeats;
 mod keys;
 mod mcp_servers;
 mod models;
@@ -27,11 +28,12 @@ use std::collections::HashMap;
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory};
 use holdfast_grpc::Caller;
+use holdfast_jobs::Jobs;
 use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
     chains_server::ChainsServer, channels_server::ChannelsServer,
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
-    files_server::FilesServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
+    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
     models_server::ModelsServer, operations_server::OperationsServer,
     policies_server::PoliciesServer, providers_server::ProvidersServer,
     routing_server::RoutingServer, sessions_server::SessionsServer,
@@ -60,6 +62,8 @@ pub struct State {
     pub bus: Bus,
     /// Their agents' files.
     pub workspaces: Workspaces,
+    /// What is to be done at its time.
+    pub jobs: Jobs,
 }
 
 /// Puts the services beside those that are there, each with its limit on a request's size.
@@ -82,6 +86,7 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(CredentialsServer, credentials::Credentials))
         .add_service(service!(ModelsServer, models::Models))
         .add_service(service!(BudgetsServer, budgets::Budgets))
+        .add_service(service!(HeartbeatsServer, heartbeats::Heartbeats))
         .add_service(service!(ConnectionsServer, connections::Connections))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(McpServersServer, mcp_servers::McpServers))

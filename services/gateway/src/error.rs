@@ -178,9 +178,9 @@ impl Fault for Error {
             Self::NoAgent(_) | Self::NoJob(_) => Kind::NotFound,
             Self::NoReminder { is_full: true, .. } => Kind::Exhausted,
             Self::NoReminder { is_full: false, .. } => Kind::Invalid,
-            Self::Jobs(error) => error.kind(),
             Self::Session(error) => error.kind(),
             Self::Files(error) => error.kind(),
+            Self::Jobs(error) => error.kind(),
             Self::Directory(error) => error.kind(),
         }
     }

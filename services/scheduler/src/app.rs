@@ -1,14 +1,19 @@
 //! How the service is put together.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
+use holdfast_workspace::Workspaces;
 use tokio::{net::TcpListener, sync::mpsc};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -16,6 +21,7 @@ use tracing::info;
 use crate::{
     Config,
     agents::Agents,
+    beats::{self, Beats},
     clock::{Backlog, Clock},
     deliver::Deliver,
     fire::Ctx,
@@ -52,6 +58,13 @@ impl App {
             agents: Arc::new(Agents::new(directory.clone())),
             directory,
             bus,
+            beats: Arc::new(Beats {
+                workspaces: Workspaces::new(pools.clone()),
+                locks: Locks::connect_lazy(&config.redis)?,
+                floor: config.scheduler.heartbeat_floor,
+                most: config.scheduler.heartbeats,
+                admitted: Mutex::default(),
+            }),
         };
         Ok(Self { config, listener, pools, ctx })
     }
@@ -98,11 +111,13 @@ impl App {
                     backlog: backlog.clone(),
                     firings,
                 };
+                let beats = beats::run(ctx.clone(), stop.clone());
                 let deliver = Deliver { ctx, slots: own.deliver_slots as usize, backlog };
                 // The last ends once the first has let go of its end.
                 tokio::join!(
                     clock.run(stop.clone()),
                     settle.run(stop.clone()),
+                    beats,
                     deliver.run(handed, stop),
                 );
                 Ok(())

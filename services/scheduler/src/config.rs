@@ -14,6 +14,8 @@ pub struct Config {
     pub scheduler: Scheduler,
     /// Postgres.
     pub database: holdfast_pg::Config,
+    /// Redis, for what heartbeats said lately.
+    pub redis: holdfast_lock::Config,
     /// NATS.
     pub nats: holdfast_bus::Config,
     /// Logs and spans.
@@ -43,6 +45,12 @@ pub struct Scheduler {
     /// after so long others do the work of a replica that died. The same in all replicas.
     #[serde(with = "humantime_serde")]
     pub handover: Duration,
+    /// The shortest time between two heartbeats of an agent, whatever it is set to.
+    #[serde(with = "humantime_serde")]
+    pub heartbeat_floor: Duration,
+
+    /// Heartbeats that may be under way at once, in the whole mesh; more wait for a few seconds.
+    pub heartbeats: u32,
 
     /// How long a job that is done is kept, with its log.
     #[serde(with = "humantime_serde")]
@@ -61,6 +69,8 @@ impl Default for Scheduler {
             backlog: 20_000,
             deliver_slots: 8,
             handover: holdfast_jobs::HANDOVER,
+            heartbeat_floor: Duration::from_secs(60),
+            heartbeats: 64,
             keep_done: Duration::from_secs(30 * 24 * 3600),
             shutdown_grace: Duration::from_secs(25),
         }
@@ -75,9 +85,12 @@ impl Config {
     /// With the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         let own = &self.scheduler;
-        for (setting, number) in
-            [("batch", own.batch), ("backlog", own.backlog), ("deliver_slots", own.deliver_slots)]
-        {
+        for (setting, number) in [
+            ("batch", own.batch),
+            ("backlog", own.backlog),
+            ("deliver_slots", own.deliver_slots),
+            ("heartbeats", own.heartbeats),
+        ] {
             ensure!(number > 0, "`scheduler.{setting}` is 0: give it 1 at least");
         }
         ensure!(

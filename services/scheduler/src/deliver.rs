@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// What the inbox knows these messages' door as.
-const SOURCE: &str = "schedule";
+pub const SOURCE: &str = "schedule";
 
 /// The most firings whose fates are said together.
 const MOST: usize = 1_000;
@@ -273,6 +273,11 @@ impl Said {
     fn deliver(&mut self, firing: &Firing, ends: Ends, accepted: &Accepted) {
         match ends {
             Ends::Accepted => self.end(firing, Outcome::Ok, None),
+            Ends::Told(within) => {
+                meter::fired(firing.kind, "delivered");
+                let (firing, run, lease) = (firing.id, None, within);
+                self.delivered.push(Delivered { firing, run, lease, message: None });
+            }
             Ends::Answered(within) => {
                 meter::fired(firing.kind, "delivered");
                 self.delivered.push(Delivered {

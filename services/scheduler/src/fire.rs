@@ -5,6 +5,7 @@
 //! | cron, every, at with `agentTurn` | [`turn`] | a message in a session of the run's own |
 //! | cron, every, at with `systemEvent` | [`event`] | a system event of the main session, or a turn there |
 //! | reminder | [`reminder`] | a message in the session in which it was asked for |
+//! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or nothing and why |
 //! | timer | [`timer`] | an event in a session, which wakes it if it waits for that |
 //!
 //! What has no arm here is refused with the class `unsupported`. An arm decides and may look; the
@@ -13,6 +14,7 @@
 //! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
 
 mod event;
+mod heartbeat;
 mod place;
 mod reminder;
 mod timer;
@@ -27,7 +29,7 @@ use holdfast_schedule::Payload;
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, Body, QueueMode, SessionKey, SessionSettings, Target};
 
-use crate::agents::Agents;
+use crate::{agents::Agents, beats::Beats};
 
 /// What arms may ask.
 #[derive(Debug, Clone)]
@@ -42,6 +44,8 @@ pub struct Ctx {
     pub bus: Bus,
     /// The names of agents.
     pub agents: Arc<Agents>,
+    /// What heartbeats ask besides.
+    pub beats: Arc<Beats>,
 }
 
 /// What is to become of a firing.
@@ -88,6 +92,8 @@ pub enum Ends {
     Accepted,
     /// When it was answered, or was not within this time.
     Answered(Duration),
+    /// When whoever looks after it says so, within this time.
+    Told(Duration),
 }
 
 /// What becomes of a firing of a job.
@@ -100,7 +106,7 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
         },
         JobKind::Timer => timer::fate(job),
         JobKind::Reminder => reminder::fate(firing, job),
-        JobKind::Heartbeat => UNSUPPORTED,
+        JobKind::Heartbeat => heartbeat::fate(ctx, firing, job).await,
     }
 }
 

@@ -14,6 +14,7 @@
 //! | `deliver` | firings into inboxes, many at once, and saying what became of them |
 //! | `fire` | what a firing of each kind becomes, a module each |
 //! | `settle` | which firings' messages have ended, and how |
+//! | `beats` | whose hearts beat, and what came of that |
 //! | `agents` | whose sessions they are |
 //! | `http`, `app`, `config`, `meter` | doors, composition, settings, numbers |
 //!
@@ -23,6 +24,7 @@
 
 mod agents;
 mod app;
+mod beats;
 mod clock;
 mod config;
 mod deliver;

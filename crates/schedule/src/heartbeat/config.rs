@@ -25,7 +25,7 @@ pub enum HeartbeatTarget {
 
 /// The settings of an agent's heartbeat.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct HeartbeatConfig {
     /// Whether there is one.
     pub enabled: bool,
@@ -127,7 +127,11 @@ mod tests {
             r#"{"enabled":true,"every":"5m","target":"last","ack_max_chars":100,"include_reasoning":false}"#
         );
         assert_eq!(config.check(), Ok(()));
-        assert!(serde_json::from_str::<HeartbeatConfig>(r#"{"evry":"5m"}"#).is_err());
+        // As a later version may have stored it.
+        assert_eq!(
+            serde_json::from_str::<HeartbeatConfig>(r#"{"of_tomorrow":1}"#).unwrap(),
+            HeartbeatConfig::default()
+        );
     }
 
     #[test]

@@ -1,11 +1,26 @@
 //! Whether `HEARTBEAT.md` says anything (spec HBT-008): if not, no model is asked.
 
-/// Whether nothing stands in it but blank lines, headings and points of a list without a word.
+/// Whether nothing stands in it but blank lines, headings, comments and points of a list without a
+/// word.
 ///
-/// `# heading` is a heading; `#TODO` is something to do.
+/// `# heading` is a heading; `#TODO` is something to do. A comment is what stands between `<!--` and
+/// `-->`, as in the file that each agent begins with; one without an end is none.
 #[must_use]
 pub fn is_empty(content: &str) -> bool {
-    content.trim_start_matches('\u{feff}').lines().all(|line| is_ignorable(line.trim()))
+    let content = without_comments(content.trim_start_matches('\u{feff}'));
+    content.lines().all(|line| is_ignorable(line.trim()))
+}
+
+fn without_comments(content: &str) -> String {
+    let (mut kept, mut rest) = (String::with_capacity(content.len()), content);
+    while let Some((before, comment)) = rest.split_once("<!--")
+        && let Some((_, after)) = comment.split_once("-->")
+    {
+        kept.push_str(before);
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
 }
 
 fn is_ignorable(line: &str) -> bool {
@@ -29,6 +44,8 @@ mod tests {
             "## Tasks\n\n- \n*\n- [ ] \n",
             "\u{feff}# a",
             "#\tx",
+            "<!-- -->",
+            "<!--\nlike this:\n- call\n-->\n# Tasks\n<!-- and -->- <!-- -->\n",
         ] {
             assert!(is_empty(content), "{content:?}");
         }
@@ -43,7 +60,9 @@ mod tests {
             "- a",
             "* *",
             "x",
-            "<!-- -->",
+            "<!-- - call",
+            "<!-- like this: --> call",
+            "-->",
             "-[ ]",
             "1.",
         ] {

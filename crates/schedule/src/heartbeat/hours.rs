@@ -33,7 +33,6 @@ pub struct Zones {
 
 /// A window of each day; one that ends before it begins goes over midnight.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ActiveHours {
     /// When it begins, as `08:00`.
     pub start: String,

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 /// How long what was said counts.
-const WINDOW: SignedDuration = SignedDuration::from_hours(24);
+pub const WINDOW: SignedDuration = SignedDuration::from_hours(24);
 
 /// How many are remembered.
-const MOST: usize = 100;
+pub const MOST: usize = 100;
 
 /// By what a text is known: 16 digits of its SHA-256, of its words without the gaps around them.
 #[must_use]
@@ -54,6 +54,13 @@ impl Recent {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl FromIterator<(i64, String)> for Recent {
+    /// What is remembered elsewhere: moments in milliseconds since 1970, and [`digest`]s.
+    fn from_iter<I: IntoIterator<Item = (i64, String)>>(said: I) -> Self {
+        Self(said.into_iter().collect())
     }
 }
 

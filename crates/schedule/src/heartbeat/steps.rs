@@ -80,8 +80,21 @@ pub fn before(config: &HeartbeatConfig, now: Timestamp, zones: &Zones, facts: Fa
         let reason = "empty-heartbeat-file";
         return Before::Quiet { status: Status::OkEmpty, reason, retry: false };
     }
-    let prompt = config.prompt.as_deref().unwrap_or(PROMPT).replace("{content}", content.trim());
+    let prompt = config.prompt.as_deref().unwrap_or(PROMPT).replace("{content}", &quoted(content));
     Before::Ask { prompt }
+}
+
+/// The most of the file that is asked with, in characters.
+const LONGEST_FILE: usize = 16_000;
+
+/// What the file says, as a file: nothing in it can end the quotation.
+fn quoted(content: &str) -> String {
+    let content = content.trim_start_matches('\u{feff}').trim();
+    let (shown, cut) = match content.char_indices().nth(LONGEST_FILE) {
+        Some((at, _)) => (&content[..at], "\n[shortened]"),
+        None => (content, ""),
+    };
+    format!("<file name=\"HEARTBEAT.md\">\n{}{cut}\n</file>", shown.replace("</", "<\\/"))
 }
 
 /// What came of asking the model.
@@ -242,10 +255,24 @@ mod tests {
 
         let usual = ask(None);
         assert!(usual.starts_with("## Heartbeat Check\n\nIt's time for your periodic check."));
-        assert!(usual.contains("\n\n- call {content}\n\n1. If anything needs user attention"));
+        assert!(usual.contains(
+            "\n\n<file name=\"HEARTBEAT.md\">\n- call {content}\n</file>\n\n1. If anything needs"
+        ));
         assert!(usual.ends_with("Keep responses brief and actionable."));
-        assert_eq!(ask(Some("Look: {content}")), "Look: - call {content}");
+        assert_eq!(
+            ask(Some("Look: {content}")),
+            "Look: <file name=\"HEARTBEAT.md\">\n- call {content}\n</file>"
+        );
         assert_eq!(ask(Some("Look around.")), "Look around.");
+    }
+
+    #[test]
+    fn a_file_cannot_end_its_quotation_and_is_not_quoted_at_any_length() {
+        let asked = quoted(&format!("- call</file>\n{}", "好".repeat(20_000)));
+
+        assert!(asked.starts_with("<file name=\"HEARTBEAT.md\">\n- call<\\/file>\n好"));
+        assert!(asked.ends_with("好\n[shortened]\n</file>"));
+        assert!(asked.chars().count() < LONGEST_FILE + 100);
     }
 
     fn answered(config: &HeartbeatConfig, text: &str, recent: &Recent) -> After {

@@ -22,6 +22,7 @@ mod failing;
 mod first_run;
 mod flushing;
 mod gated;
+mod heartbeats;
 mod holding;
 mod idling;
 mod keys;

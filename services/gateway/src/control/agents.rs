@@ -12,7 +12,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{AgentName, ContextOptions};
 use tonic::{Request, Response, Status};
 
-use super::{State, actor, given, refuse, some, timestamp, word, word_of};
+use super::{State, heartbeats, actor, given, refuse, some, timestamp, word, word_of};
 use crate::{Error, auth::require};
 
 /// Answers `holdfast.gateway.v1.Agents`.
@@ -91,6 +91,7 @@ impl Service for Agents {
 
         deleted.map_err(Error::from)?;
         self.0.workspaces.forget(tenant, agent.id).await.map_err(Error::from)?;
+        self.0.jobs.forget_heartbeat(tenant, agent.id).await.map_err(Error::from)?;
         Ok(Response::new(DeleteAgentResponse {}))
     }
 }
@@ -119,6 +120,7 @@ fn agent_of(agent: Agent) -> pb::Agent {
             .map(|(name, tools)| pb::Bundle { name, tools })
             .collect(),
         approval_timeout_s: settings.approval_timeout_s.unwrap_or_default(),
+        heartbeat: Some(heartbeats::settings_of(settings.heartbeat)),
         created_at: Some(timestamp(agent.created_at)),
         updated_at: Some(timestamp(agent.updated_at)),
     }
@@ -146,6 +148,7 @@ fn new_agent(agent: pb::Agent) -> Result<NewAgent, Error> {
         context: context(agent.context.unwrap_or_default())?,
         bundles: bundles(agent.bundles)?,
         approval_timeout_s: Some(agent.approval_timeout_s).filter(|given| *given > 0),
+        heartbeat: heartbeats::settings(agent.heartbeat)?,
     };
     Ok(NewAgent {
         name: name(&agent.name)?,

@@ -359,6 +359,19 @@ fn models() -> Vec<Try> {
         ("Models/DeleteAlias", Is::Found, |of| {
             bytes(pb::DeleteAliasRequest { alias: of.alias.clone() })
         }),
+        ("Heartbeats/GetHeartbeat", Is::Found, |of| {
+            bytes(pb::GetHeartbeatRequest { agent: of.agent.clone(), next: 1 })
+        }),
+        ("Heartbeats/ListHeartbeatEvents", Is::Found, |of| {
+            bytes(pb::ListHeartbeatEventsRequest { agent: of.agent_name.clone(), limit: 1 })
+        }),
+        ("Heartbeats/RunHeartbeat", Is::Found, |of| {
+            let (agent, request_id) = (of.agent.clone(), String::new());
+            bytes(pb::RunHeartbeatRequest { agent, request_id })
+        }),
+        ("Heartbeats/SetHeartbeat", Is::Found, |of| {
+            bytes(pb::SetHeartbeatRequest { agent: of.agent_name.clone(), enabled: false })
+        }),
         ("Budgets/ListBudgets", Is::Shown, |_| bytes(pb::ListBudgetsRequest {})),
         ("Budgets/SetBudget", Is::Found, |of| {
             bytes(pb::SetBudgetRequest { agent: of.agent.clone(), tokens: 1, ..Default::default() })

@@ -1,0 +1,435 @@
+//! Heartbeats: the one job of each agent that has something to look at, and what came of the last
+//! ones (decision 0032).
+//!
+//! An agent whose `HEARTBEAT.md` says nothing has no job, or one that is switched off: nothing is
+//! due, and nothing is written. A change of the file or of the settings leaves a *mark*, in the
+//! transaction of the change; a scheduler takes marks up and sees to the job.
+//!
+//! ## What can go wrong
+//!
+//! The file changes while a scheduler looks at it. The mark's version then differs from the one
+//! that was taken up, so the mark stays, and is taken up again; nobody else takes it up meanwhile,
+//! so that what was seen first is not written last.
+
+use std::time::Duration;
+
+use holdfast_schedule::{
+    Missed,
+    heartbeat::{HeartbeatConfig, HeartbeatEvent, Indicator, Status},
+};
+use holdfast_types::{AgentId, JobId, Kind, RunId, TenantId};
+use jiff::{SignedDuration, Timestamp};
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use uuid::Uuid;
+
+use crate::{
+    Changes, Error, Existing, FiringRef, Job, JobKind, JobState, Jobs, NewJob, NewSchedule,
+    Overlap, Spec, row::firing_ref,
+};
+
+/// How long a mark that was taken up is left alone.
+const HELD: Duration = Duration::from_secs(30);
+
+/// How many events of an agent are kept.
+const KEPT: i64 = 100;
+
+/// The longest reason of an event, in characters.
+const LONGEST_REASON: usize = 1000;
+
+/// An agent whose heartbeat is to be looked at anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeartbeatMark {
+    /// Whose.
+    pub tenant: TenantId,
+    /// Which.
+    pub agent: AgentId,
+    /// As it was when it was taken up.
+    pub version: i64,
+}
+
+/// A heartbeat that was delivered and has not ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Beating {
+    /// Its firing.
+    pub firing: FiringRef,
+    /// When it was delivered.
+    pub since: Timestamp,
+}
+
+/// What came of a heartbeat, to be noted.
+#[derive(Debug, Clone, Copy)]
+pub struct NewHeartbeatLine<'a> {
+    /// Its firing; it is noted once.
+    pub firing: &'a FiringRef,
+    /// Whose heart.
+    pub agent: AgentId,
+    /// What came of it.
+    pub event: &'a HeartbeatEvent,
+    /// The turn that it became.
+    pub run: Option<RunId>,
+}
+
+/// What came of a heartbeat.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeartbeatLine {
+    /// Its number; it grows.
+    pub n: i64,
+    /// What came of it.
+    pub event: HeartbeatEvent,
+    /// The turn that it became.
+    pub run: Option<RunId>,
+}
+
+/// The id of an agent's heartbeat: an agent has one.
+#[must_use]
+pub fn heartbeat_job(agent: AgentId) -> JobId {
+    JobId::from(agent.as_uuid())
+}
+
+impl Jobs {
+    /// Sees to it that an agent's heart beats as its settings say, or does not, and says whether
+    /// anything was changed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Changed`] if somebody else changed it at the same moment: look again.
+    /// [`Error::TooMany`] if the tenant has too many jobs.
+    pub async fn keep_heartbeat(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        config: &HeartbeatConfig,
+        beats: bool,
+        floor: SignedDuration,
+    ) -> Result<bool, Error> {
+        let id = heartbeat_job(agent);
+        let there = match self.get(tenant, id).await {
+            Ok(job) => Some(job),
+            Err(Error::NotFound(_)) => None,
+            Err(error) => return Err(error),
+        };
+        let spec = || {
+            let schedule = config.schedule(&agent.to_string(), floor);
+            let schedule = schedule.map_err(|error| Error::Field {
+                field: "schedule",
+                problem: error.to_string(),
+            })?;
+            Ok::<_, Error>(Spec { missed: Missed::Skip, ..Spec::of(schedule) }.to_json())
+        };
+        let Some(job) = there else {
+            if !beats {
+                return Ok(false);
+            }
+            let new = NewJob {
+                id,
+                external_id: Some(format!("heartbeat:{agent}")),
+                existing: Existing::Refuse,
+                kind: JobKind::Heartbeat,
+                agent,
+                owner: None,
+                name: "heartbeat".to_owned(),
+                description: String::new(),
+                enabled: true,
+                spec: spec()?,
+                payload: settings(config),
+                session_target: None,
+                wake_mode: None,
+                isolation: None,
+                overlap: Overlap::Skip,
+                delete_after_run: false,
+            };
+            self.add(tenant, new).await?;
+            return Ok(true);
+        };
+        let spec = if beats { spec()? } else { job.spec.clone() };
+        let is_on = job.state == JobState::Active;
+        let is_same = !beats || (spec == job.spec && settings(config) == job.payload);
+        if is_on == beats && is_same {
+            return Ok(false);
+        }
+        let schedule = (beats && spec != job.spec).then_some(NewSchedule { kind: None, spec });
+        let changes = Changes {
+            enabled: Some(beats),
+            schedule,
+            payload: beats.then(|| settings(config)),
+            ..Changes::default()
+        };
+        self.update(tenant, id, Some(job.version), changes).await?;
+        Ok(true)
+    }
+
+    /// The job of an agent's heartbeat; `None` if it never had anything to look at.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<Option<Job>, Error> {
+        match self.get(tenant, heartbeat_job(agent)).await {
+            Ok(job) => Ok(Some(job)),
+            Err(Error::NotFound(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has an agent's heartbeat looked at anew.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn mark_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+        const SQL: &str = "
+            insert into schedule.heartbeat_marks as m (tenant_id, agent_id) values ($1, $2)
+            on conflict (agent_id, tenant_id) do update
+                set version = m.version + 1, marked_at = clock_timestamp()";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Takes up to `limit` marks up, whoever's they are. If there are none, nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn heartbeat_marks(&self, limit: u32) -> Result<Vec<HeartbeatMark>, Error> {
+        const SQL: &str = "
+            with due as materialized (
+                select agent_id, tenant_id from schedule.heartbeat_marks
+                where held_until is null or held_until < clock_timestamp()
+                order by marked_at limit $1
+                for update skip locked)
+            update schedule.heartbeat_marks m
+            set held_until = clock_timestamp() + $2 * interval '1 second'
+            from due where m.agent_id = due.agent_id and m.tenant_id = due.tenant_id
+            returning m.tenant_id, m.agent_id, m.version";
+
+        let mut once = self.pools.once().await?;
+        let rows: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(SQL)
+            .bind(i64::from(limit))
+            .bind(HELD.as_secs_f64())
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        let mark = |(tenant, agent, version): (Uuid, Uuid, i64)| HeartbeatMark {
+            tenant: tenant.into(),
+            agent: agent.into(),
+            version,
+        };
+        Ok(rows.into_iter().map(mark).collect())
+    }
+
+    /// Takes a mark away that was seen to; one that was set again meanwhile stays.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer: it is then taken up again.
+    pub async fn unmark_heartbeat(&self, mark: &HeartbeatMark) -> Result<(), Error> {
+        const SQL: &str = "
+            with gone as (
+                delete from schedule.heartbeat_marks
+                where agent_id = $2 and tenant_id = $1 and version = $3)
+            update schedule.heartbeat_marks set held_until = null
+            where agent_id = $2 and tenant_id = $1 and version <> $3";
+
+        let mut once = self.pools.once().await?;
+        sqlx::query(SQL)
+            .bind(mark.tenant.as_uuid())
+            .bind(mark.agent.as_uuid())
+            .bind(mark.version)
+            .execute(once.conn())
+            .await?;
+        once.done();
+        Ok(())
+    }
+
+    /// Heartbeats that were delivered and have not ended, whoever's they are, the oldest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn beating(&self, limit: u32) -> Result<Vec<Beating>, Error> {
+        const SQL: &str = "
+            select f.tenant_id, f.job_id, f.slot, f.delivered_at
+            from schedule.firings f
+            join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
+            where f.state = 'delivered' and j.kind = 'heartbeat'
+            order by f.delivered_at limit $1";
+
+        let mut once = self.pools.once().await?;
+        let rows: Vec<(Uuid, Uuid, String, jiff_sqlx::Timestamp)> =
+            sqlx::query_as(SQL).bind(i64::from(limit)).fetch_all(once.conn()).await?;
+        once.done();
+        let beating = |(tenant, job, slot, since): (_, _, String, jiff_sqlx::Timestamp)| {
+            Ok(Beating { firing: firing_ref(tenant, job, &slot)?, since: since.to_jiff() })
+        };
+        rows.into_iter().map(beating).collect()
+    }
+
+    /// Notes what came of a heartbeat, and says whether that is new. The last hundred are kept.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn note_heartbeat(&self, line: NewHeartbeatLine<'_>) -> Result<bool, Error> {
+        const NOTE: &str = "
+            insert into schedule.heartbeat_events
+                (tenant_id, agent_id, slot, at, status, reason, channel, recipient, preview,
+                 duration_ms, has_media, run_id)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            on conflict on constraint heartbeat_events_slot_key do nothing";
+        const PRUNE: &str = "
+            delete from schedule.heartbeat_events
+            where agent_id = $2 and tenant_id = $1 and event_id <= (
+                select event_id from schedule.heartbeat_events
+                where agent_id = $2 and tenant_id = $1
+                order by event_id desc offset $3 limit 1)";
+
+        let NewHeartbeatLine { firing, agent, event, run } = line;
+        let at = Timestamp::from_millisecond(event.ts).unwrap_or_default();
+        let reason = event.reason.as_deref().map(|text| short(text, LONGEST_REASON));
+        let mut tx = self.pools.tenant(firing.tenant).await?;
+        let new = sqlx::query(NOTE)
+            .bind(firing.tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(firing.slot.to_string())
+            .bind(jiff_sqlx::Timestamp::from(at))
+            .bind(word(event.status))
+            .bind(reason)
+            .bind(event.channel.as_deref().map(|text| short(text, 200)))
+            .bind(event.to.as_deref().map(|text| short(text, 200)))
+            .bind(event.preview.as_deref().map(|text| short(text, 100)))
+            .bind(i64::try_from(event.duration_ms).unwrap_or(i64::MAX))
+            .bind(event.has_media)
+            .bind(run.map(RunId::as_uuid))
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        sqlx::query(PRUNE)
+            .bind(firing.tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(KEPT)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(new == 1)
+    }
+
+    /// What came of an agent's last heartbeats, the newest first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer, or what is stored is not what this version can read.
+    pub async fn heartbeat_lines(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        limit: u32,
+    ) -> Result<Vec<HeartbeatLine>, Error> {
+        const SQL: &str = "
+            select event_id, at, status, reason, channel, recipient, preview, duration_ms, has_media,
+                   run_id
+            from schedule.heartbeat_events
+            where agent_id = $2 and tenant_id = $1
+            order by event_id desc limit $3";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<LineRow> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(i64::from(limit))
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        rows.into_iter().map(line).collect()
+    }
+
+    /// Takes an agent's heartbeat away, with what came of it: the agent is gone.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn forget_heartbeat(&self, tenant: TenantId, agent: AgentId) -> Result<(), Error> {
+        const SQL: &str =
+            "delete from schedule.heartbeat_events where agent_id = $2 and tenant_id = $1";
+
+        self.remove(tenant, heartbeat_job(agent)).await?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
+    }
+}
+
+fn settings(config: &HeartbeatConfig) -> serde_json::Value {
+    serde_json::to_value(config).unwrap_or_default()
+}
+
+/// Without what the database cannot hold, and no longer than it may be.
+fn short(text: &str, most: usize) -> String {
+    text.chars().filter(|c| *c != '\0').take(most).collect()
+}
+
+fn word(status: Status) -> &'static str {
+    match status {
+        Status::Sent => "sent",
+        Status::OkEmpty => "ok-empty",
+        Status::OkToken => "ok-token",
+        Status::Skipped => "skipped",
+        Status::Failed => "failed",
+    }
+}
+
+fn read<T: DeserializeOwned>(word: &str) -> Result<T, Error> {
+    let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> =
+        word.into_deserializer();
+    T::deserialize(word).map_err(|_| Error::Corrupt("heartbeat"))
+}
+
+type LineRow = (
+    i64,
+    jiff_sqlx::Timestamp,
+    String,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    Option<String>,
+    i64,
+    bool,
+    Option<Uuid>,
+);
+
+fn line(row: LineRow) -> Result<HeartbeatLine, Error> {
+    let (n, at, status, reason, channel, to, preview, duration, has_media, run) = row;
+    let status: Status = read(&status)?;
+    let indicator_type: Indicator = status.indicator();
+    let event = HeartbeatEvent {
+        ts: at.to_jiff().as_millisecond(),
+        status,
+        to,
+        preview,
+        duration_ms: u64::try_from(duration).unwrap_or(0),
+        has_media,
+        reason,
+        channel,
+        silent: status != Status::Sent,
+        indicator_type,
+    };
+    Ok(HeartbeatLine { n, event, run: run.map(RunId::from) })
+}
+
+impl Error {
+    /// Whether it is the tenant's to see to, and trying again is of no use.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        use holdfast_types::Fault as _;
+        matches!(self.kind(), Kind::Invalid | Kind::Exhausted | Kind::NotFound | Kind::Forbidden)
+    }
+}

@@ -1,0 +1,540 @@
+//! Heartbeats through the product: a scheduler, runners, a channel that takes what is sent.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_bus::Subject;
+use holdfast_directory::Agent;
+use holdfast_jobs::{
+    Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job,
+};
+use holdfast_schedule::heartbeat::{ActiveHours, HeartbeatConfig, HeartbeatTarget, Status};
+use holdfast_session::{NewMessage, Sent};
+use holdfast_testkit::Reply;
+use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target};
+use holdfast_workspace::{Base, By, Edit};
+use jiff::Timestamp;
+use scheduler::Scheduler;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{Running, World, place};
+
+/// A scheduler in this process.
+struct Ticking {
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.stop.cancel();
+        self.task.abort();
+    }
+}
+
+impl World {
+    fn jobs(&self) -> anyhow::Result<Jobs> {
+        let pools = holdfast_pg::Pools::lazy(&self.config().database, "test")?;
+        Ok(Jobs::new(pools, Arc::new(Calendar::default())))
+    }
+
+    async fn scheduler(&self) -> anyhow::Result<Ticking> {
+        self.scheduler_with(|_| {}).await
+    }
+
+    async fn scheduler_with(
+        &self,
+        change: impl FnOnce(&mut Scheduler),
+    ) -> anyhow::Result<Ticking> {
+        let runner = self.config();
+        let mut own = Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() };
+        change(&mut own);
+        let config = scheduler::Config {
+            scheduler: own,
+            database: runner.database,
+            redis: runner.redis,
+            nats: runner.nats,
+            secrets: runner.secrets,
+            ..scheduler::Config::default()
+        };
+        let app = scheduler::App::connect(config).await?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(app.run(stop.clone()));
+        Ok(Ticking { stop, task })
+    }
+
+    async fn heartbeat_file(&self, agent: AgentId, text: &str) -> anyhow::Result<()> {
+        let (path, content) = ("HEARTBEAT.md".parse()?, text.as_bytes().to_vec());
+        let edit = Edit::Put { path, content, base: Base::Any };
+        let by = By::author("ada", "wrote it");
+        self.workspaces.commit(self.tenant, agent, &by, vec![edit]).await?;
+        Ok(())
+    }
+
+    async fn set(&self, change: impl FnOnce(&mut HeartbeatConfig)) -> anyhow::Result<Agent> {
+        self.change_agent(|agent| {
+            // So that none is due by itself.
+            agent.settings.heartbeat.every = "24h".to_owned();
+            change(&mut agent.settings.heartbeat);
+        })
+        .await
+    }
+
+    /// Waits until no heartbeat is out.
+    async fn all_ended(&self) -> anyhow::Result<()> {
+        let out = "select count(*) from schedule.jobs where running_slot is not null";
+        self.until("all have ended", async || self.number(out).await.is_ok_and(|n| n == 0)).await
+    }
+
+    async fn job(&self) -> anyhow::Result<Option<Job>> {
+        Ok(self.jobs()?.heartbeat(self.tenant, self.agent.id).await?)
+    }
+
+    /// Waits until the agent's heart beats.
+    async fn beats(&self) -> anyhow::Result<()> {
+        let is_on = async || {
+            matches!(self.job().await, Ok(Some(job)) if job.state == JobState::Active)
+        };
+        self.until("it beats", is_on).await
+    }
+
+    /// Makes the next slot of all hearts now.
+    async fn tick(&self) -> anyhow::Result<u64> {
+        self.all_ended().await?;
+        self.admin(
+            "update schedule.jobs set slot_at = now(), due_at = now()
+             where kind = 'heartbeat' and due_at is not null",
+        )
+        .await
+    }
+
+    async fn lines(&self) -> anyhow::Result<Vec<HeartbeatLine>> {
+        Ok(self.jobs()?.heartbeat_lines(self.tenant, self.agent.id, 100).await?)
+    }
+
+    /// Waits for the `n`th event, and answers with it.
+    async fn line(&self, n: usize) -> anyhow::Result<HeartbeatLine> {
+        let is_there = async || self.lines().await.is_ok_and(|lines| lines.len() >= n);
+        self.until("it is told", is_there).await?;
+        let mut lines = self.lines().await?;
+        anyhow::ensure!(lines.len() == n, "more than {n}: {lines:?}");
+        Ok(lines.swap_remove(0))
+    }
+
+    /// What came of one: its status and reason.
+    async fn came(&self, n: usize) -> anyhow::Result<(Status, Option<String>)> {
+        let line = self.line(n).await?;
+        Ok((line.event.status, line.event.reason))
+    }
+
+    /// Its owner speaks on a channel.
+    async fn owner_speaks(&self, chat: &str) -> anyhow::Result<()> {
+        let said = self.send(NewMessage { target: Some(place(chat)), ..self.owners("hi") }).await?;
+        self.text(&said).await?;
+        self.take_sent().await?;
+        self.model.forget_requests();
+        Ok(())
+    }
+
+    /// Takes what waits to be sent, as the platform does that got it.
+    async fn take_sent(&self) -> anyhow::Result<Vec<(Target, String)>> {
+        self.settle_sent(|platform_id| Sent::Yes { platform_id }).await
+    }
+
+    async fn settle_sent(
+        &self,
+        how: impl Fn(String) -> Sent,
+    ) -> anyhow::Result<Vec<(Target, String)>> {
+        let bridge = RunnerId::generate();
+        let class = DeliveryClass::Keyed;
+        let taken = self.sessions.claim_deliveries("telegram", class, bridge, 10).await?;
+        let mut sent = Vec::new();
+        for one in taken {
+            self.sessions.settle(&one, bridge, how("7".to_owned())).await?;
+            sent.push((one.target, one.text));
+        }
+        Ok(sent)
+    }
+
+    /// Waits until something is sent.
+    async fn sent(&self) -> anyhow::Result<Vec<(Target, String)>> {
+        let waits = async || {
+            self.number("select count(*) from session.deliveries where state = 'pending'")
+                .await
+                .is_ok_and(|count| count > 0)
+        };
+        self.until("something is to be sent", waits).await?;
+        self.take_sent().await
+    }
+
+    /// A world whose agent has something to look at, and whose owner has spoken on a channel.
+    async fn beating(task: &str) -> anyhow::Result<(Self, Running, Ticking)> {
+        let world = Self::start().await?;
+        let runner = world.runner().await?;
+        world.owner_speaks("42").await?;
+        let ticking = world.scheduler().await?;
+        world.set(|_| {}).await?;
+        world.heartbeat_file(world.agent.id, task).await?;
+        world.beats().await?;
+        Ok((world, runner, ticking))
+    }
+}
+
+fn user_texts(messages: &[Value]) -> Vec<String> {
+    let users = messages.iter().filter(|message| message["role"] == "user");
+    users.map(|message| message["content"].to_string()).collect()
+}
+
+#[tokio::test]
+async fn what_a_heartbeat_finds_is_sent_once_to_where_its_owner_last_spoke() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let mut told = world.bus.subscribe(&Subject::heartbeat(world.tenant, world.agent.id)).await?;
+    world.model.queue([Reply::text("HEARTBEAT_OK The oven is on.".repeat(6))]);
+
+    world.tick().await?;
+    let sent = world.sent().await?;
+
+    let news = "HEARTBEAT_OK The oven is on.".repeat(6);
+    let news = news.trim_start_matches("HEARTBEAT_OK ").to_owned();
+    assert_eq!(sent, [(place("42"), news.clone())]);
+    let line = world.line(1).await?;
+    assert_eq!((line.event.status, line.event.reason), (Status::Sent, None));
+    assert_eq!(line.event.preview.unwrap(), news.chars().take(100).collect::<String>());
+    assert_eq!(line.event.channel.as_deref(), Some("telegram"));
+    assert_eq!(line.event.to.as_deref(), Some("42"));
+    let heard = tokio::time::timeout(Duration::from_secs(10), told.next()).await?.unwrap();
+    let heard: Value = serde_json::from_slice(&heard.payload)?;
+    assert_eq!(heard["status"], "sent");
+    assert_eq!(heard["preview"], Value::Null, "what was said is not on the bus");
+
+    let asked = world.model.requests();
+    assert_eq!(asked.len(), 1);
+    let [question] = &user_texts(asked[0].messages())[..] else { panic!("{asked:?}") };
+    assert!(question.contains("## Heartbeat Check"), "{question}");
+    assert!(question.contains("- Is the oven on?"), "{question}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_sent_stands_in_the_conversation_that_it_was_sent_to() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.queue([Reply::text("The oven is on.")]);
+    world.tick().await?;
+    world.sent().await?;
+    world.line(1).await?;
+    world.model.forget_requests();
+
+    let answer = NewMessage { target: Some(place("42")), ..world.owners("switch it off") };
+    let answer = world.send(answer).await?;
+    world.text(&answer).await?;
+
+    let asked = world.model.requests();
+    let said: Vec<(&Value, String)> = asked[0]
+        .messages()
+        .iter()
+        .map(|message| (&message["role"], message["content"].to_string()))
+        .collect();
+    let at = said.iter().position(|(_, text)| text.contains("The oven is on.")).unwrap();
+    assert_eq!(said[at].0, "assistant");
+    assert!(said[at + 1].1.contains("switch it off"), "{said:?}");
+    assert!(!said.iter().any(|(_, text)| text.contains("Heartbeat Check")), "{said:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_heartbeat_has_no_past_and_says_nothing_twice_in_a_day() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.queue([
+        Reply::text("The oven is on."),
+        Reply::text(" The oven is on.\n"),
+        Reply::text("HEARTBEAT_OK"),
+        Reply::text("NO_REPLY"),
+        Reply::text("The oven is off."),
+    ]);
+
+    world.tick().await?;
+    assert_eq!(world.sent().await?.len(), 1);
+    assert_eq!(world.came(1).await?.0, Status::Sent);
+    for (n, status, reason) in [
+        (2, Status::Skipped, Some("duplicate")),
+        (3, Status::OkToken, None),
+        (4, Status::OkEmpty, Some("empty-reply")),
+    ] {
+        world.tick().await?;
+        assert_eq!(world.came(n).await?, (status, reason.map(str::to_owned)));
+        assert_eq!(world.take_sent().await?, []);
+    }
+    world.tick().await?;
+    assert_eq!(world.sent().await?[0].1, "The oven is off.");
+    world.line(5).await?;
+
+    let asked = world.model.requests();
+    assert_eq!(asked.len(), 5);
+    assert!(asked.iter().all(|request| user_texts(request.messages()).len() == 1));
+    assert!(asked.iter().all(|request| !request.body.to_string().contains("The oven is")));
+    assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_did_not_arrive_is_told_and_may_be_said_again() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.queue([Reply::text("The oven is on."), Reply::text("The oven is on.")]);
+
+    world.tick().await?;
+    let pending = async || {
+        let refused = |_| Sent::Refused { reason: "blocked by the user".to_owned() };
+        world.settle_sent(refused).await.is_ok_and(|sent| sent.len() == 1)
+    };
+    world.until("it is refused", pending).await?;
+    let failed = (Status::Failed, Some("blocked by the user".to_owned()));
+    assert_eq!(world.came(1).await?, failed);
+
+    world.tick().await?;
+    assert_eq!(world.sent().await?.len(), 1);
+    assert_eq!(world.came(2).await?.0, Status::Sent);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_model_that_fails_is_told_to_whoever_looks_and_to_nobody_else() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.answer(|_| Reply::status(401));
+
+    world.tick().await?;
+    let line = world.line(1).await?;
+
+    assert_eq!(line.event.status, Status::Failed);
+    assert!(line.event.reason.unwrap().contains("refused the key"));
+    assert_eq!(world.take_sent().await?, []);
+    // An error delays the next one.
+    world.all_ended().await?;
+    let job = world.job().await?.unwrap();
+    assert_eq!(job.errors, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn each_step_before_the_model_says_why_nothing_is_asked() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let (jobs, id) = (world.jobs()?, heartbeat_job(world.agent.id));
+    let run = async || {
+        world.all_ended().await?;
+        let request = uuid::Uuid::now_v7();
+        let ran = jobs.run_now(world.tenant, id, request, Mode::Force).await?;
+        anyhow::ensure!(matches!(ran, Ran::Fired(_)), "{ran:?}");
+        world.bus.wake_schedule();
+        anyhow::Ok(())
+    };
+    let now = Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let hour = |hours: i64| (now.hour() as i64 + hours).rem_euclid(24);
+    let (start, end) = (format!("{:02}:00", hour(2)), format!("{:02}:00", hour(23)));
+    let quiet = ActiveHours { start, end, timezone: Default::default() };
+
+    world.set(|heart| heart.enabled = false).await?;
+    run().await?;
+    assert_eq!(world.came(1).await?, (Status::Skipped, Some("disabled".to_owned())));
+
+    world.set(|heart| heart.active_hours = Some(quiet)).await?;
+    run().await?;
+    assert_eq!(world.came(2).await?, (Status::Skipped, Some("quiet-hours".to_owned())));
+
+    world.set(|_| {}).await?;
+    world.admin("delete from workspace.files where path = 'HEARTBEAT.md'").await?;
+    run().await?;
+    assert_eq!(world.came(3).await?, (Status::Skipped, Some("no-heartbeat-file".to_owned())));
+
+    world.heartbeat_file(world.agent.id, "# Tasks\n\n- [ ]\n<!-- none -->\n").await?;
+    run().await?;
+    assert_eq!(world.came(4).await?, (Status::OkEmpty, Some("empty-heartbeat-file".to_owned())));
+
+    assert_eq!(world.model.count(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn while_its_owner_is_answered_a_heart_waits_and_then_leaves_a_beat_out() -> anyhow::Result<()>
+{
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.queue([Reply::hang(Duration::from_secs(20))]);
+    world.send(world.owners("think long")).await?;
+    world.until("it thinks", async || world.model.count() == 1).await?;
+
+    world.tick().await?;
+    let waits = "select count(*) from schedule.firings
+                 where state = 'pending' and not held and offer_at > now() + interval '30 s'";
+    world.until("it waits", async || world.number(waits).await.is_ok_and(|n| n == 1)).await?;
+    assert_eq!(world.lines().await?, []);
+
+    world.admin("update schedule.firings set offer_at = now() where state = 'pending'").await?;
+    let busy = (Status::Skipped, Some("requests-in-flight".to_owned()));
+    assert_eq!(world.came(1).await?, busy);
+    assert_eq!(world.model.count(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_heart_begins_to_beat_with_its_file_and_ends_with_it() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let is = |state: JobState| {
+        let world = &world;
+        async move || matches!(world.job().await, Ok(Some(job)) if job.state == state)
+    };
+
+    world.heartbeat_file(world.agent.id, "# nothing\n").await?;
+    world.until("it rests", is(JobState::Paused)).await?;
+    assert_eq!(world.job().await?.unwrap().next_due, None);
+
+    world.heartbeat_file(world.agent.id, "- Is the door shut?\n").await?;
+    world.until("it beats again", is(JobState::Active)).await?;
+
+    world.set(|heart| heart.enabled = false).await?;
+    world.until("it is off", is(JobState::Paused)).await?;
+
+    world.set(|heart| heart.every = "1h".to_owned()).await?;
+    world.until("it is on", is(JobState::Active)).await?;
+    let spec = world.job().await?.unwrap().spec;
+    assert_eq!(spec["schedule"]["every_ms"], json!(3_600_000));
+    let marks = "select count(*) from schedule.heartbeat_marks";
+    world.until("nothing is left", async || world.number(marks).await.is_ok_and(|n| n == 0)).await
+}
+
+#[tokio::test]
+async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_writes_no_row()
+-> anyhow::Result<()> {
+    const WRITTEN: &str = "select (sum(n_tup_ins + n_tup_upd + n_tup_del))::bigint
+                           from pg_stat_user_tables";
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let (_one, _two) = (world.scheduler().await?, world.scheduler().await?);
+    // As `create_agent` writes them; their own limit is 500 a tenant.
+    world
+        .admin(&format!(
+            "insert into control.agents (tenant_id, agent_id, name, settings)
+             select '{}', gen_random_uuid(), 'agent-' || n, '{{}}' from generate_series(1, 1000) n",
+            world.tenant.as_uuid()
+        ))
+        .await?;
+    let empty = include_str!("../../../../crates/workspace/templates/HEARTBEAT.md");
+    for agent in world.directory.agents(world.tenant).await? {
+        world.heartbeat_file(agent.id, empty).await?;
+    }
+    let marks = "select count(*) from schedule.heartbeat_marks";
+    let seen = async || world.number(marks).await.is_ok_and(|count| count == 0);
+    world.until("all were looked at", seen).await?;
+    let mut before = 0;
+    for _ in 0..20 {
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        let now = world.number(WRITTEN).await?;
+        if std::mem::replace(&mut before, now) == now {
+            break;
+        }
+    }
+
+    // Twelve beats at five minutes each, were there any that is due.
+    let mut due = 0;
+    for _ in 0..12 {
+        due += world.tick().await?;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+
+    assert_eq!(due, 0, "nothing is due");
+    assert_eq!(world.number(WRITTEN).await?, before, "no row was written");
+    assert_eq!(world.model.count(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_schedulers_ask_and_send_once() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let _second = world.scheduler().await?;
+
+    for n in 1..=5 {
+        world.model.queue([Reply::text(format!("The oven is at {n} degrees."))]);
+        world.tick().await?;
+        assert_eq!(world.sent().await?.len(), 1);
+        world.line(n).await?;
+        assert_eq!(world.take_sent().await?, []);
+    }
+
+    assert_eq!(world.model.count(), 5);
+    let told = "select count(*) from session.inbox where source = 'heartbeat'";
+    assert_eq!(world.number(told).await?, 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn no_more_hearts_beat_at_once_than_may() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let _ticking = world.scheduler_with(|own| own.heartbeats = 2).await?;
+    world.model.answer(|_| Reply::hang(Duration::from_secs(20)));
+    for n in 0..5 {
+        let name = holdfast_types::AgentName::new(&format!("other-{n}"));
+        let new = holdfast_directory::NewAgent { name, ..Default::default() };
+        let made =
+            world.directory.create_agent(world.tenant, holdfast_directory::Actor::Operator, new);
+        world.heartbeat_file(made.await?.id, "- Is the oven on?\n").await?;
+    }
+    let on = "select count(*) from schedule.jobs where due_at is not null";
+    world.until("all beat", async || world.number(on).await.is_ok_and(|n| n == 5)).await?;
+
+    world.tick().await?;
+    world.until("two are asked", async || world.model.count() == 2).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+
+    assert_eq!(world.model.count(), 2);
+    let waits = "select count(*) from schedule.firings where state = 'pending'";
+    assert_eq!(world.number(waits).await?, 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_model_the_place_and_the_question_are_as_they_are_set() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world
+        .set(|heart| {
+            heart.model = Some("fake:other".to_owned());
+            heart.prompt = Some("Look: {content}".to_owned());
+            heart.target = HeartbeatTarget::Main;
+            heart.ack_max_chars = 0;
+        })
+        .await?;
+    world.model.queue([Reply::text("HEARTBEAT_OK all")]);
+    world.beats().await?;
+
+    world.tick().await?;
+    let sent = world.sent().await?;
+
+    assert_eq!(sent, [(place("42"), "all".to_owned())]);
+    let asked = world.model.requests();
+    assert_eq!(asked[0].body["model"], "other");
+    assert!(asked[0].last_user_text().starts_with("Look: <file name=\"HEARTBEAT.md\">"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_session()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let _ticking = world.scheduler().await?;
+    world.heartbeat_file(world.agent.id, "- Is the oven on?\n").await?;
+    world.beats().await?;
+    world.model.queue([Reply::text("The oven is on.")]);
+
+    world.tick().await?;
+    let line = world.line(1).await?;
+
+    assert_eq!(line.event.status, Status::Sent);
+    assert_eq!(line.event.channel.as_deref(), Some("session"));
+    let said = world.send(world.owners("hello")).await?;
+    world.text(&said).await?;
+    let journal = world.journal(said.session).await?;
+    assert!(journal.iter().any(|entry| matches!(entry, Entry::Heard { body, .. }
+        if body.text == "The oven is on." && body.role.as_deref() == Some("assistant"))));
+    assert_eq!(line.event.to.as_deref(), Some(SessionKey::main(&world.agent.name).as_str()));
+    Ok(())
+}

@@ -1,0 +1,349 @@
+//! Hearts that beat, and those that no longer need to (spec HBT, decision 0032).
+//!
+//! | each second | what |
+//! |---|---|
+//! | marks | agents whose file or settings changed: their jobs are switched on or off |
+//! | ends | heartbeats whose turns have ended, and whose news has arrived: what came of them is told |
+//!
+//! All of it may be done twice, by two replicas or again after a crash: the same is written under
+//! the same key.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use holdfast_bus::{Bus, Subject};
+use holdfast_jobs::{Beating, Ended, Error as JobsError, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome};
+use holdfast_lock::{Lately, Locks};
+use holdfast_schedule::heartbeat::{
+    Answer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Said as Means, Status, delivered, digest,
+    is_empty, said,
+};
+use holdfast_session::{Answer, NewMessage, Outcome as Heard, Sending};
+use holdfast_types::{
+    AgentId, Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, Source, TenantId,
+};
+use holdfast_workspace::Workspaces;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::{deliver::SOURCE, fire::Ctx};
+
+/// How long a heartbeat may take, its news' way included.
+pub const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// How often is looked.
+const EACH: Duration = Duration::from_secs(1);
+
+/// Marks that are taken up at once.
+const MARKS: u32 = 100;
+
+/// Heartbeats whose ends are asked for at once.
+const ENDS: u32 = 500;
+
+/// For how long one that was let through may not be seen in the database yet.
+const UNSEEN: Duration = Duration::from_secs(2);
+
+/// The door of what agents are told that they said.
+const TOLD: &str = "heartbeat";
+
+/// What heartbeats need besides what all firings do.
+#[derive(Debug)]
+pub struct Beats {
+    pub workspaces: Workspaces,
+    pub locks: Locks,
+    /// The shortest time between two of an agent's.
+    pub floor: Duration,
+    /// How many may beat at once, in all the mesh.
+    pub most: u32,
+    /// When those were let through that the database may not show yet.
+    pub admitted: Mutex<VecDeque<Instant>>,
+}
+
+impl Beats {
+    /// What an agent's `HEARTBEAT.md` says; `None` if there is none.
+    pub async fn file(&self, tenant: TenantId, agent: AgentId) -> anyhow::Result<Option<String>> {
+        let path = "HEARTBEAT.md".parse().context("the file's name")?;
+        let file = self.workspaces.read(tenant, agent, &path, None).await?;
+        Ok(file.map(|file| String::from_utf8_lossy(&file.content).into_owned()))
+    }
+
+    /// Whether one more may beat, which is then counted.
+    pub async fn admits(&self, jobs: &Jobs) -> anyhow::Result<bool> {
+        let beating = jobs.beating(self.most).await?.len();
+        let mut admitted = self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        while admitted.front().is_some_and(|at| at.elapsed() > UNSEEN) {
+            admitted.pop_front();
+        }
+        let room = usize::try_from(self.most).unwrap_or(usize::MAX);
+        if beating + admitted.len() >= room {
+            return Ok(false);
+        }
+        admitted.push_back(Instant::now());
+        Ok(true)
+    }
+}
+
+/// Looks each second until told to stop.
+pub async fn run(ctx: Ctx, stop: CancellationToken) {
+    let mut failed = false;
+    while stop.run_until_cancelled(sleep(EACH)).await.is_some() {
+        match look(&ctx).await {
+            Ok(()) => failed = false,
+            // Said once; what waits is seen to when the database is back.
+            Err(error) if !failed => {
+                let error: &(dyn std::error::Error + 'static) = error.as_ref();
+                warn!(error, "heartbeats are not seen to");
+                failed = true;
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+async fn look(ctx: &Ctx) -> anyhow::Result<()> {
+    loop {
+        let marks = ctx.jobs.heartbeat_marks(MARKS).await?;
+        for mark in &marks {
+            if let Err(error) = keep(ctx, mark).await {
+                let error: &(dyn std::error::Error + 'static) = error.as_ref();
+                debug!(error, agent.id = %mark.agent, "a heartbeat is looked at again");
+            }
+        }
+        if marks.len() < MARKS as usize {
+            break;
+        }
+    }
+    for beating in ctx.jobs.beating(ENDS).await? {
+        if let Err(error) = end(ctx, &beating).await {
+            let error: &(dyn std::error::Error + 'static) = error.as_ref();
+            debug!(error, job.id = %beating.firing.job, "a heartbeat's end is looked at again");
+        }
+    }
+    Ok(())
+}
+
+/// Switches an agent's heartbeat on if it has something to look at, and off if not.
+async fn keep(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
+    let (tenant, agent) = (mark.tenant, mark.agent);
+    let config = match ctx.directory.agent_by_id(tenant, agent).await {
+        Ok(found) => found.settings.heartbeat,
+        Err(error) if error.kind() == Kind::NotFound => {
+            ctx.jobs.forget_heartbeat(tenant, agent).await?;
+            return Ok(ctx.jobs.unmark_heartbeat(mark).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let file = ctx.beats.file(tenant, agent).await?;
+    let beats = config.enabled && file.is_some_and(|content| !is_empty(&content));
+    let floor = SignedDuration::try_from(ctx.beats.floor).unwrap_or(SignedDuration::ZERO);
+    match ctx.jobs.keep_heartbeat(tenant, agent, &config, beats, floor).await {
+        Ok(changed) => {
+            if changed {
+                ctx.bus.wake_schedule();
+            }
+        }
+        // It is looked at again when somebody changes something.
+        Err(error) if error.is_refusal() => {
+            warn!(%error, tenant.id = %tenant, agent.id = %agent, "a heartbeat cannot be kept");
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(ctx.jobs.unmark_heartbeat(mark).await?)
+}
+
+/// Tells what came of a heartbeat, if it has ended and its news has arrived.
+async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
+    let firing = beating.firing;
+    let (tenant, agent) = (firing.tenant, AgentId::from(firing.job.as_uuid()));
+    let source = Source::Internal(SOURCE.to_owned());
+    let took = Duration::try_from(Timestamp::now().duration_since(beating.since));
+    let took = took.unwrap_or_default();
+    let Some(asked) = ctx.sessions.accepted(tenant, &source, &firing.idem_key()).await? else {
+        anyhow::bail!("its message is gone");
+    };
+    let answer = ctx.sessions.answer(tenant, asked.message).await?;
+    let came = match came(ctx, tenant, &answer, took).await? {
+        Came::Not if took < LONGEST - Duration::from_secs(60) => return Ok(()),
+        Came::Not => Came::Quiet(Status::Failed, Some("it took longer than an hour".to_owned())),
+        came => came,
+    };
+    let now = Timestamp::now();
+    let event = match came {
+        Came::Not => return Ok(()),
+        Came::Quiet(status, reason) => {
+            HeartbeatEvent::quiet(status, reason.as_deref(), now, took)
+        }
+        Came::Sent { news, heartbeat, sending, has_media } => {
+            remember(ctx, &heartbeat, &news, now).await;
+            tell(ctx, tenant, (agent, &firing.idem_key()), &answer, &heartbeat, &news).await?;
+            let (channel, to) = match &sending {
+                Some(sending) => (sending.channel.as_str(), sending.chat.as_str()),
+                None => ("session", heartbeat.told.as_str()),
+            };
+            delivered(&news, channel, to, has_media, now, took)
+        }
+    };
+    let line = NewHeartbeatLine { firing: &firing, agent, event: &event, run: answer.run };
+    note(&ctx.jobs, &ctx.bus, line).await?;
+    let (outcome, class) = match event.status {
+        Status::Sent | Status::OkEmpty | Status::OkToken => (Outcome::Ok, None),
+        Status::Skipped => (Outcome::Skipped, event.reason.clone()),
+        Status::Failed => (Outcome::Error, Some("failed".to_owned())),
+    };
+    let ended = Ended { firing, outcome, class, took: Some(took) };
+    ctx.jobs.finished(&[ended]).await?;
+    Ok(())
+}
+
+/// What came of asking.
+enum Came {
+    /// Nothing yet.
+    Not,
+    /// Nothing was sent.
+    Quiet(Status, Option<String>),
+    /// This was.
+    Sent { news: String, heartbeat: Heartbeat, sending: Option<Sending>, has_media: bool },
+}
+
+async fn came(
+    ctx: &Ctx,
+    tenant: TenantId,
+    answer: &Answer,
+    took: Duration,
+) -> anyhow::Result<Came> {
+    let reason = answer.reason.clone();
+    match answer.outcome {
+        None => return Ok(Came::Not),
+        Some(Heard::Completed) => {}
+        Some(Heard::Failed | Heard::Dead) => return Ok(Came::Quiet(Status::Failed, reason)),
+        Some(Heard::Interrupted) => return Ok(quiet(Status::Skipped, "interrupted")),
+        Some(Heard::Cancelled) => return Ok(quiet(Status::Skipped, "cancelled")),
+    }
+    match reason.as_deref() {
+        None => {}
+        Some("ok-token") => return Ok(Came::Quiet(Status::OkToken, None)),
+        Some("duplicate") => return Ok(Came::Quiet(Status::Skipped, reason)),
+        Some(_) => return Ok(Came::Quiet(Status::OkEmpty, reason)),
+    }
+    let sent = match answer.run {
+        Some(run) => ctx.sessions.sendings(tenant, answer.session, run).await?,
+        None => Vec::new(),
+    };
+    let is = |state: &str| sent.iter().find(|one| one.state == state);
+    if (is("pending").is_some() || is("sending").is_some()) && took < LONGEST {
+        return Ok(Came::Not);
+    }
+    if let Some(lost) = is("dead").or_else(|| is("unknown")) {
+        let why = lost.reason.clone().unwrap_or_else(|| "it did not arrive".to_owned());
+        return Ok(Came::Quiet(Status::Failed, Some(why)));
+    }
+    let heartbeat = ctx.sessions.heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
+    let has_media = sent.iter().any(|one| one.is_act);
+    // The tokens are taken off as the turn has done; that it was news, the turn has said.
+    let news = match said(Said { text: &answer.text, has_media }, 0) {
+        Means::News(news) => news.to_owned(),
+        Means::Nothing | Means::Ok => String::new(),
+    };
+    let sending = sent.into_iter().find(|one| one.state == "sent");
+    Ok(Came::Sent { news, heartbeat, sending, has_media })
+}
+
+fn quiet(status: Status, reason: &str) -> Came {
+    Came::Quiet(status, Some(reason.to_owned()))
+}
+
+/// Remembers what arrived, so that it is not said again within a day (C-12).
+async fn remember(ctx: &Ctx, heartbeat: &Heartbeat, news: &str, now: Timestamp) {
+    if news.is_empty() {
+        return;
+    }
+    let lately = Lately {
+        hash: &digest(news),
+        at: now.as_millisecond(),
+        window: Duration::try_from(RECENT).unwrap_or(LONGEST),
+        most: MOST_RECENT,
+    };
+    if let Err(error) = ctx.beats.locks.remember(&heartbeat.recent, lately).await {
+        debug!(%error, "what a heartbeat said is not remembered");
+    }
+}
+
+/// Puts what was sent into the conversation in which it was read (C-13): whoever answers there is
+/// understood.
+async fn tell(
+    ctx: &Ctx,
+    tenant: TenantId,
+    (agent, idem_key): (AgentId, &str),
+    answer: &Answer,
+    heartbeat: &Heartbeat,
+    news: &str,
+) -> anyhow::Result<()> {
+    let Ok(key) = heartbeat.told.parse::<SessionKey>() else { return Ok(()) };
+    let is_there = ctx.sessions.find(tenant, &key).await? == Some(answer.session);
+    if is_there || news.is_empty() {
+        return Ok(());
+    }
+    let body =
+        Body { role: Some("assistant".to_owned()), silent: true, ..Body::text(news.to_owned()) };
+    let message = NewMessage {
+        key,
+        agent,
+        label: None,
+        source: Source::Internal(TOLD.to_owned()),
+        idem_key: idem_key.to_owned(),
+        body,
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    match ctx.sessions.ingest(tenant, message).await {
+        Ok(_) => Ok(()),
+        // It was sent; that its session has no room for it must not keep the next one.
+        Err(error) if !error.kind().is_transient() => {
+            warn!(%error, agent.id = %agent, "a conversation is not told what a heartbeat said");
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Notes what came of a heartbeat, and lets those know who listen. What was said is not on the bus.
+pub async fn note(jobs: &Jobs, bus: &Bus, line: NewHeartbeatLine<'_>) -> Result<(), JobsError> {
+    if !jobs.note_heartbeat(line).await? {
+        return Ok(());
+    }
+    metrics::counter!("holdfast_scheduler_heartbeats_total", "status" => word(line.event.status))
+        .increment(1);
+    let told = HeartbeatEvent { preview: None, ..line.event.clone() };
+    let payload = serde_json::to_vec(&told).unwrap_or_default();
+    let subject = Subject::heartbeat(line.firing.tenant, line.agent);
+    let (bus, id) = (bus.clone(), format!("heartbeat-{}", line.firing.idem_key()));
+    // Whether anybody hears of it is nobody's to wait for.
+    tokio::spawn(async move {
+        if let Err(error) = bus.publish_event(&subject, &id, Bytes::from(payload)).await {
+            debug!(%error, "what came of a heartbeat is not on the bus");
+        }
+    });
+    Ok(())
+}
+
+const fn word(status: Status) -> &'static str {
+    match status {
+        Status::Sent => "sent",
+        Status::OkEmpty => "ok-empty",
+        Status::OkToken => "ok-token",
+        Status::Skipped => "skipped",
+        Status::Failed => "failed",
+    }
+}
+
+
+

@@ -1,0 +1,173 @@
+//! An agent's look at what there is to do: the steps before the model is asked (spec HBT-004 to
+//! HBT-010). What comes after the answer is in `beats`.
+//!
+//! Where nothing is asked, that is noted here and the firing is done. Where the file says nothing,
+//! or the heartbeat is off, it is marked besides, so that its job is switched off: an agent that has
+//! nothing to look at is due no more (decision 0032).
+
+use std::time::Duration;
+
+use holdfast_jobs::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
+use holdfast_schedule::{
+    Zone,
+    heartbeat::{
+        BUSY_RETRY, Before, Facts, HeartbeatConfig, HeartbeatEvent, HeartbeatTarget, Status, Zones,
+        before, digest,
+    },
+};
+use holdfast_session::Place;
+use holdfast_types::{
+    Body, Fault as _, Heartbeat, Kind, QueueMode, SessionKey, SessionKind, SessionSettings, Source,
+    Target,
+};
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::{Ctx, Ends, Errand, Fate};
+use crate::beats;
+
+/// When it is tried again if the database, or the files, do not answer.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// When it is tried again if as many hearts beat as may at once.
+const FULL: Duration = Duration::from_secs(5);
+
+/// What becomes of an agent's heartbeat.
+pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
+    match look(ctx, firing, job).await {
+        Ok(fate) => fate,
+        Err(error) => {
+            let error: &(dyn std::error::Error + 'static) = error.as_ref();
+            warn!(error, job.id = %job.id, "a heartbeat waits; trying again");
+            Fate::Later(AGAIN)
+        }
+    }
+}
+
+async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
+    let (tenant, began) = (job.tenant, Instant::now());
+    let agent = match ctx.directory.agent_by_id(tenant, job.agent).await {
+        Err(error) if error.kind() == Kind::NotFound => {
+            ctx.jobs.forget_heartbeat(tenant, job.agent).await?;
+            return Ok(Fate::Done { outcome: Outcome::Skipped, class: Some("no_agent") });
+        }
+        agent => agent?,
+    };
+    let config = &agent.settings.heartbeat;
+    let main = SessionKey::main(&agent.name);
+    let key = session(config, &agent.name);
+    if firing.attempt > 1 {
+        // Whoever had it before may have asked already: then the key makes it the same message.
+        let source = Source::Internal(crate::deliver::SOURCE.to_owned());
+        let key_of = firing.id.idem_key();
+        if ctx.sessions.accepted(tenant, &source, &key_of).await?.is_some() {
+            return Ok(Fate::Message(Box::new(errand(job, key, Body::default()))));
+        }
+    }
+    let place = ctx.sessions.last_place(tenant, job.agent).await?.filter(|place| {
+        config.target == HeartbeatTarget::Last || place.key.kind() == SessionKind::Main
+    });
+    let told = place.as_ref().map_or_else(|| main.clone(), |place| place.key.clone());
+    let file = ctx.beats.file(tenant, job.agent).await?;
+    let zone: Zone = agent.settings.time_zone.parse().unwrap_or_default();
+    let zones = Zones { user: Some(zone.clone()), local: zone };
+    let facts = Facts {
+        in_flight: ctx.sessions.is_busy(tenant, &[&key, &told]).await?,
+        file: file.as_deref(),
+    };
+    let (status, reason, retry) = match before(config, firing.at, &zones, facts) {
+        Before::Quiet { status, reason, retry } => (status, reason, retry),
+        Before::Ask { prompt } => {
+            if !ctx.beats.admits(&ctx.jobs).await? {
+                return Ok(Fate::Later(FULL));
+            }
+            let heartbeat = heartbeat(config, job, place, &told);
+            let body = Body { heartbeat: Some(Box::new(heartbeat)), ..Body::text(prompt) };
+            return Ok(Fate::Message(Box::new(errand(job, key, body))));
+        }
+    };
+    if retry && firing.attempt == 1 {
+        return Ok(Fate::Later(Duration::try_from(BUSY_RETRY).unwrap_or(FULL)));
+    }
+    let is_idle = status == Status::OkEmpty || matches!(reason, "disabled" | "no-heartbeat-file");
+    if is_idle && job.state == JobState::Active {
+        ctx.jobs.mark_heartbeat(tenant, job.agent).await?;
+    }
+    let event = HeartbeatEvent::quiet(status, Some(reason), firing.at, began.elapsed());
+    let line =
+        NewHeartbeatLine { firing: &firing.id, agent: job.agent, event: &event, run: None };
+    beats::note(&ctx.jobs, &ctx.bus, line).await?;
+    Ok(Fate::Done { outcome: Outcome::Skipped, class: Some(reason) })
+}
+
+/// The session that the agent is asked in (C-13).
+fn session(config: &HeartbeatConfig, agent: &holdfast_types::AgentName) -> SessionKey {
+    let own = || SessionKey::heartbeat(agent);
+    match config.session.as_deref() {
+        None => own(),
+        Some("main") => SessionKey::main(agent),
+        // One of another agent's would be asked in its name.
+        Some(key) => key
+            .parse::<SessionKey>()
+            .ok()
+            .filter(|key| key.agent() == Some(agent))
+            .unwrap_or_else(own),
+    }
+}
+
+fn heartbeat(
+    config: &HeartbeatConfig,
+    job: &Job,
+    place: Option<Place>,
+    told: &SessionKey,
+) -> Heartbeat {
+    let target = place.map(|place| place.target);
+    let to = target.as_ref().map_or_else(|| told.to_string(), address);
+    Heartbeat {
+        model: config.model.clone(),
+        ack_max_chars: config.ack_max_chars,
+        include_reasoning: config.include_reasoning,
+        target,
+        told: told.to_string(),
+        recent: format!("{}:heartbeat:{}:{}", job.tenant, job.agent, digest(&to)),
+    }
+}
+
+fn address(target: &Target) -> String {
+    let thread = target.thread.as_deref().unwrap_or_default();
+    format!("{}:{}:{}:{thread}", target.channel, target.account, target.chat)
+}
+
+fn errand(job: &Job, key: SessionKey, body: Body) -> Errand {
+    Errand {
+        key,
+        agent: job.agent,
+        settings: SessionSettings::default(),
+        body,
+        // Not the message's: who never asked is not told that there is no answer.
+        target: None,
+        mode: QueueMode::Followup,
+        ends: Ends::Told(beats::LONGEST),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::AgentName;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_asked_in_a_session_of_its_own_and_in_no_other_agents() {
+        let (main, other) = (AgentName::default(), AgentName::new("other"));
+        let of = |session: Option<&str>| {
+            let session = session.map(str::to_owned);
+            super::session(&HeartbeatConfig { session, ..HeartbeatConfig::default() }, &main)
+        };
+
+        assert_eq!(of(None).as_str(), "agent:main:heartbeat");
+        assert_eq!(of(Some("main")).as_str(), "agent:main:main");
+        assert_eq!(of(Some("agent:main:dm:telegram:7")).kind(), SessionKind::Dm);
+        assert_eq!(of(Some(SessionKey::main(&other).as_str())).as_str(), "agent:main:heartbeat");
+    }
+}
