@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerAbout};
 use holdfast_directory::{Directory, Seal};
+use holdfast_grpc::Signer;
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
@@ -16,9 +17,10 @@ use holdfast_tools::{
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
+use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     about,
@@ -30,6 +32,7 @@ use crate::{
     held::Held,
     http,
     mcp::{self, Mcp},
+    memory::Memory,
     mesh::Inside,
     nodes::Nodes,
     policies::{self, Policies},
@@ -60,6 +63,7 @@ pub struct App {
     about: RunnerAbout,
     mcp: Mcp,
     studio: Arc<Providers>,
+    memory: Option<Arc<Memory>>,
 }
 
 impl App {
@@ -99,6 +103,7 @@ impl App {
         };
         let media = config.runner.media.clone();
         let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
+        let memory = memory(&config, &held)?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -108,7 +113,7 @@ impl App {
             .with(Canvas(Arc::clone(&mesh)))
             .with(SessionsSend(mesh))
             .with_files(Arc::clone(&files))
-            .with_images(files, Arc::clone(&studio))
+            .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web)?
             .with_browser(&config.runner.browser, &config.runner.web)?
@@ -120,6 +125,9 @@ impl App {
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
+        }
+        if let Some(memory) = &memory {
+            tools = tools.with_memory(Arc::clone(memory), files);
         }
         let walls = config.runner.sandbox.clone();
         let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
@@ -142,6 +150,7 @@ impl App {
             about,
             mcp,
             studio,
+            memory,
         })
     }
 
@@ -197,6 +206,7 @@ impl App {
             about,
             mcp,
             studio,
+            memory,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -217,6 +227,7 @@ impl App {
             leases: locks,
             summaries: summaries::Queue::default(),
             prompts: Prompts::default(),
+            memory,
             tools: Arc::new(Toolbox::new(tools)?),
             mcp,
             held,
@@ -248,6 +259,19 @@ impl App {
         ended.cancel();
         outcome
     }
+}
+
+/// The memory service, if there is a secret to be believed by.
+fn memory(config: &Config, held: &Arc<Held>) -> anyhow::Result<Option<Arc<Memory>>> {
+    if config.mesh.secret.expose_secret().is_empty() {
+        warn!("`mesh.secret` is not set: agents remember nothing");
+        return Ok(None);
+    }
+    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+    let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
+    let client = holdfast_grpc::Memory::new(&config.mesh.memory_url, mesh)
+        .context("`mesh.memory_url` cannot be used")?;
+    Ok(Some(Arc::new(Memory::new(client, Arc::clone(held)))))
 }
 
 async fn run(

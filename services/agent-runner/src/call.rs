@@ -82,6 +82,7 @@ impl Turn<'_> {
         let judge = self.judge(brief);
         let dials = Dials { elevated: Some(self.elevated()), ..self.dials() };
         let connections = self.connections(brief);
+        let person = self.speaks_with(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.dials = dials;
@@ -89,6 +90,7 @@ impl Turn<'_> {
         desk.audience = audience;
         desk.key.clone_from(&self.key);
         desk.connections = connections;
+        desk.person = person;
         desk.scope = self.scope();
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();

@@ -23,6 +23,8 @@
 //! | `flush.rs` | writing memory down before that |
 //! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
 //! | `summaries.rs` | summarising long conversations beside the turns |
+//! | `memory.rs`, `person.rs` | what is remembered, as tools see it; of whom |
+//! | `remembering.rs`, `notes.rs` | what of it is in the prompt |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
@@ -86,15 +88,19 @@ mod intake;
 mod journal;
 mod mcp;
 mod media;
+mod memory;
 mod mesh;
 mod nodes;
+mod notes;
 mod outgoing;
 mod patches;
+mod person;
 mod policies;
 mod pool;
 mod prompts;
 mod quoting;
 mod recall;
+mod remembering;
 mod renewal;
 mod reply;
 mod route;
@@ -113,6 +119,6 @@ mod upkeep;
 mod worker;
 
 pub use app::App;
-pub use config::{Config, Runner, Scratch};
+pub use config::{Config, Remembering, Runner, Scratch};
 pub use mcp::Config as McpConfig;
 pub use studio::Media;

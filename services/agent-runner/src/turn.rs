@@ -35,6 +35,7 @@ use crate::{
     mcp::{self, Look},
     media::Aloud,
     quoting::Quote,
+    remembering::Recall,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -82,6 +83,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
+    /// What is being remembered for this turn, and what was.
+    pub(crate) recall: Recall,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -155,6 +158,7 @@ impl<'w> Turn<'w> {
             aloud: None,
             quote: None,
             pictures: Vec::new(),
+            recall: Recall::default(),
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
@@ -185,6 +189,7 @@ impl<'w> Turn<'w> {
             let brief = answers.as_deref().unwrap_or(home);
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
+            self.begin_recall(brief);
             if let Some(completed) = self.shorten(brief).await? {
                 return Ok(completed);
             }
