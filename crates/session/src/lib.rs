@@ -15,6 +15,7 @@
 //! | deliveries | channel-bridge | `deliver.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
+//! | what is to be remembered | agent-runner | `extraction.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, shares, deletion | gateway | `care.rs` |
@@ -34,6 +35,7 @@ mod claim;
 mod complete;
 mod deliver;
 mod error;
+mod extraction;
 mod hold;
 mod ingest;
 mod load;
@@ -59,6 +61,7 @@ pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};
 pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
 pub use error::Error;
+pub use extraction::{MOST_TRIES, Stretch};
 pub use hold::{Held, Resumed};
 pub use model::{
     Accepted, Answer, Append, Appended, Awaited, Claim, Completed, Completion, Counts, DeadLetter,

@@ -27,10 +27,11 @@ use crate::{
     agents::Agents,
     config::Config,
     connections::Vault,
+    extraction::{self, Hints},
     files::Store,
     heartbeat,
     held::Held,
-    http,
+    http, indexing,
     mcp::{self, Mcp},
     memory::Memory,
     mesh::Inside,
@@ -228,6 +229,7 @@ impl App {
             summaries: summaries::Queue::default(),
             prompts: Prompts::default(),
             memory,
+            extract: Hints::default(),
             tools: Arc::new(Toolbox::new(tools)?),
             mcp,
             held,
@@ -294,6 +296,8 @@ async fn run(
     loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
+    loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));

@@ -25,6 +25,7 @@
 //! | `summaries.rs` | summarising long conversations beside the turns |
 //! | `memory.rs`, `person.rs` | what is remembered, as tools see it; of whom |
 //! | `remembering.rs`, `notes.rs` | what of it is in the prompt |
+//! | `extraction.rs`, `indexing.rs` | taking from conversations and notes what is to be found later |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
@@ -75,6 +76,7 @@ mod connections;
 mod deltas;
 mod dials;
 mod error;
+mod extraction;
 mod fail;
 mod files;
 mod finish;
@@ -84,6 +86,7 @@ mod health;
 mod heartbeat;
 mod held;
 mod http;
+mod indexing;
 mod intake;
 mod journal;
 mod mcp;

@@ -75,7 +75,9 @@ fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
         }
         (SessionKind::Api, ["agent", _, "api", name]) => {
             let person = name.split_once('/').map_or(*name, |(person, _)| person);
-            (!person.is_empty()).then(|| format!("api:{person}"))
+            // A program that names no user is told apart from nobody.
+            let is_somebody = !person.is_empty() && !person.starts_with("once-");
+            is_somebody.then(|| format!("api:{person}"))
         }
         (
             SessionKind::Group | SessionKind::Topic,
@@ -106,6 +108,7 @@ mod tests {
             (SessionKind::Api, others, "agent:main:api:anna", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:/trip", None),
+            (SessionKind::Api, others, "agent:main:api:once-019a", None),
             (SessionKind::Group, others, "agent:main:group:telegram:-1", Some("group:telegram:-1")),
             (
                 SessionKind::Group,

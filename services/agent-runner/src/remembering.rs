@@ -94,7 +94,7 @@ impl Turn<'_> {
 }
 
 /// Whether the prompt of such a conversation has memory.
-fn has_memory(brief: &Brief, kind: SessionKind) -> bool {
+pub(crate) fn has_memory(brief: &Brief, kind: SessionKind) -> bool {
     let usual = brief.context.strategy != Strategy::Lite && PromptMode::of(kind) == PromptMode::Full;
     brief.context.include_memory.unwrap_or(usual)
 }
