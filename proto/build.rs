@@ -14,6 +14,7 @@ const FILES: [&str; 13] = [
     "approvals",
     "connections",
     "mcp",
+    "memories",
     "models",
     "nodes",
     "operations",
@@ -21,13 +22,19 @@ const FILES: [&str; 13] = [
     "subagents",
 ];
 
+/// Contracts between the mesh's own services, which no caller sees.
+const MESH: [&str; 1] = ["holdfast/memory/v1/memory.proto"];
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = FILES.map(|name| format!("holdfast/gateway/v1/{name}.proto"));
     println!("cargo:rerun-if-changed=holdfast");
 
     let descriptors = protox::compile(files, ["."])?;
+    let mesh = protox::compile(MESH, ["."])?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
+    fs::write(out.join("mesh.bin"), mesh.encode_to_vec())?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
+    tonic_prost_build::configure().compile_fds(mesh)?;
     Ok(())
 }

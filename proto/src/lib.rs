@@ -17,5 +17,23 @@ pub mod gateway {
     }
 }
 
-/// Every contract, encoded as a `FileDescriptorSet`, for gRPC reflection.
+/// The memory service's services and messages.
+pub mod memory {
+    /// Version 1.
+    #[allow(
+        missing_docs,
+        clippy::all,
+        clippy::pedantic,
+        clippy::allow_attributes_without_reason,
+        reason = "generated code"
+    )]
+    pub mod v1 {
+        tonic::include_proto!("holdfast.memory.v1");
+    }
+}
+
+/// Every contract of the gateway, encoded as a `FileDescriptorSet`, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// The contracts between the mesh's own services, in the same way.
+pub const MESH_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/mesh.bin"));

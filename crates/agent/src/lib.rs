@@ -20,6 +20,7 @@
 //! | `tokens` | how long is a text? |
 //! | `context` | what goes into a prompt, in which order? |
 //! | `compact` | what is summarised when it is too long? |
+//! | `memory` | what of a conversation is worth remembering? |
 //! | `recommend` | which skills are worth a look for a message? |
 //! | `route` | which agent answers, where a model says so? |
 
@@ -29,6 +30,7 @@ pub mod chain;
 pub mod compact;
 pub mod context;
 mod history;
+pub mod memory;
 mod outcome;
 pub mod policy;
 pub mod prompt;

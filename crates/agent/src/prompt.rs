@@ -13,7 +13,7 @@
 //! | 3 | Tool Call Style | stable | not none |
 //! | 4 | CLI Quick Reference | stable | commands |
 //! | 5 | Skills (mandatory) | stable; those for this message dynamic | full, skills |
-//! | 6 | Memory Recall | stable | full, a tool of memory or notes |
+//! | 6 | Memory Recall | stable; what fits this message dynamic | full, a tool of memory or notes |
 //! | 7 | User Identity | stable | full, owner |
 //! | 8 | Current Date & Time | stable: the zone; dynamic: the clock | not none |
 //! | 9 | Workspace | stable | not none |
@@ -47,14 +47,16 @@ mod files;
 mod input;
 mod kept;
 mod now;
+mod recalled;
 mod replies;
 mod tools;
 mod who;
 mod write;
 
 pub use input::{
-    Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptInput, PromptMode, REPLY_TAGS,
-    Reactions, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+    Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product, PromptInput,
+    PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill,
+    WorkspaceAccess,
 };
 pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
@@ -101,8 +103,9 @@ const LITE: [Stable; 4] = [who::identity, who::instructions, who::safety, files:
 const NONE: [Stable; 1] = [who::identity];
 
 /// Sections 5 to 22 as far as they do, and what follows them.
-const DYNAMIC: [Dynamic; 8] = [
+const DYNAMIC: [Dynamic; 9] = [
     now::recommended,
+    recalled::recalled,
     now::clock,
     replies::reply_tags,
     replies::messaging,
@@ -113,7 +116,8 @@ const DYNAMIC: [Dynamic; 8] = [
 ];
 
 /// What of them the shortest prompt has: the runtime only if the moment has one.
-const LITE_DYNAMIC: [Dynamic; 4] = [now::clock, now::runtime, now::routed, now::context];
+const LITE_DYNAMIC: [Dynamic; 5] =
+    [recalled::recalled, now::clock, now::runtime, now::routed, now::context];
 
 /// Builds what the model is told.
 #[must_use]

@@ -16,6 +16,7 @@
 //! | deliveries | channel-bridge | `deliver.rs` |
 //! | events | agent-runner | `relay.rs` |
 //! | views | gateway, tools | `view.rs` |
+//! | what is to be remembered | agent-runner | `extraction.rs` |
 //! | spending, usage | agent-runner, gateway | `spending.rs` |
 //! | ask, resolve, settle | agent-runner, gateway | `approvals.rs` |
 //! | dead letters, shares, deletion | gateway | `care.rs` |
@@ -38,6 +39,7 @@ mod complete;
 mod deliver;
 mod ends;
 mod error;
+mod extraction;
 mod hold;
 mod ingest;
 mod load;
@@ -67,6 +69,7 @@ pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
 pub use ends::End;
 pub use error::Error;
+pub use extraction::{MOST_TRIES, Stretch};
 pub use hold::{Held, Resumed};
 pub use model::{
     Accepted, Answer, Append, Appended, Awaited, Claim, Completed, Completion, Counts, DeadLetter,

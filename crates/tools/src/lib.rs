@@ -22,6 +22,8 @@
 //! | `tts` | acts | speaks a text |
 //! | `web_fetch`, `web_search` | reads | the web (feature `web`) |
 //! | `nodes` | acts | people's own machines (feature `nodes`) |
+//! | `memory_search`, `memory_get`, `kb_search`, `kb_get` | reads | what is remembered, and known |
+//! | `memory_save`, `memory_forget`, `kb_ingest`, `kb_update` | writes | the same |
 //! | `canvas` | writes | shows something beside the conversation |
 //! | `browser` | acts | pages that need more than reading (feature `browser`) |
 //! | `calendar`, `email`, `notion` | acts | what is kept for people elsewhere (feature `connections`) |
@@ -53,6 +55,7 @@ mod files;
 mod gateway;
 #[cfg(feature = "image")]
 mod image;
+mod memory;
 mod mesh;
 mod message;
 #[cfg(feature = "nodes")]
@@ -96,6 +99,11 @@ pub use files::{
 pub use gateway::{Gateway, Method, Methods, Params};
 #[cfg(feature = "image")]
 pub use image::Image;
+pub use memory::{
+    Article, ArticleChange, Found, KbGet, KbIngest, KbSearch, KbUpdate, Kept as KeptMemory,
+    MOST_REMEMBERED, Memories, MemoryError, MemoryForget, MemoryGet, MemorySave, MemorySearch,
+    MemoryType, NewArticle, Saying, Sought, Updated,
+};
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,
     SessionStatus as Status, To, Which,

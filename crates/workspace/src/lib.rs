@@ -16,6 +16,7 @@
 //! | branch, patch, merge | a copy to work on, and what was changed in it | `branch.rs` |
 //! | export, import | the tree as a `.tar.gz` | `export.rs`, `import.rs` |
 //! | keep_media, content | pictures and files from elsewhere | `media.rs` |
+//! | to_index, claim_index, indexed | notes that are to be found by a search | `noted.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
 //!
 //! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
@@ -44,6 +45,7 @@ mod limits;
 mod log;
 mod media;
 mod model;
+mod noted;
 mod read;
 mod record;
 mod restore;
@@ -60,6 +62,7 @@ pub use limits::Limits;
 pub use log::{LogFilter, Logged};
 pub use media::{MOST_MEDIA, NewMedia};
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
+pub use noted::{LONG_TERM, NOTES, is_note};
 pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
 pub use templates::TEMPLATES;
 pub use workspaces::Workspaces;

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use holdfast_pg::TenantTx;
 use holdfast_types::{AgentId, TreePath};
 
-use crate::{By, ContentHash, Error, Said, limits::Size, model::signed, workspaces::Tree};
+use crate::{
+    By, ContentHash, Error, Said, limits::Size, model::signed, noted::marks, workspaces::Tree,
+};
 
 /// What becomes of a file.
 pub(crate) struct Step {
@@ -79,7 +81,8 @@ pub(crate) async fn record(
             on conflict (agent_id, path, tenant_id) do update
                 set hash = excluded.hash, size = excluded.size, revision = excluded.revision,
                     changed_at = excluded.changed_at)
-        update workspace.trees set head = $3, files = $15, bytes = $16
+        update workspace.trees set head = $3, files = $15, bytes = $16,
+            noted = case when $17 and branch_of is null then $3 else noted end
         where tenant_id = $1 and agent_id = $2";
 
     let hash = |said: &Option<Said>| said.map(|said| said.hash.as_bytes().to_vec());
@@ -103,6 +106,7 @@ pub(crate) async fn record(
         .bind(gone.map(|step| step.path.as_str()).collect::<Vec<_>>())
         .bind(i32::try_from(size.files).unwrap_or(i32::MAX))
         .bind(size.bytes)
+        .bind(marks(steps))
         .execute(tx.conn())
         .await?;
     Ok(())

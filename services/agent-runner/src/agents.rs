@@ -11,7 +11,10 @@ use std::{
 };
 
 use anyhow::Context as _;
-use holdfast_agent::bootstrap::{BootstrapFile, BootstrapName};
+use holdfast_agent::{
+    bootstrap::{BootstrapFile, BootstrapName},
+    prompt::DailyNote,
+};
 use holdfast_directory::{
     Agent, Connection, Directory, ModelChoice, ModelSetup, ProviderKind, Renewable,
 };
@@ -33,6 +36,7 @@ use crate::{
     chain::{Chain, Link},
     error::Error,
     health::{Health, Of},
+    notes,
     renewal::{Held, Make, Renewals, Renewing},
 };
 
@@ -59,6 +63,8 @@ pub(crate) struct Brief {
     pub(crate) instructions: String,
     /// The files that make it what it is, as they are now.
     pub(crate) files: Vec<BootstrapFile>,
+    /// What it noted in the last days, newest first.
+    pub(crate) notes: Vec<DailyNote>,
     /// Tools that it may use; `None` is all.
     pub(crate) tools: Option<Vec<String>>,
     /// The connections that it may use, in the conversations that they are for.
@@ -266,14 +272,14 @@ impl Agents {
             let found = self.directory.connections_of(tenant, agent.id).await;
             found.map_err(Error::directory)
         };
-        // What other runners know comes while the files do.
-        let (files, connections, ()) =
-            tokio::join!(self.files(tenant, agent.id), connections, self.refresh(&chain));
-        let (files, connections) = (files?, connections?);
-        let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
         let zone = TimeZone::get(&zone_name).unwrap_or(TimeZone::UTC);
+        // What other runners know comes while the files do.
+        let (files, connections, ()) =
+            tokio::join!(self.files(tenant, agent.id, &zone), connections, self.refresh(&chain));
+        let ((files, notes), connections) = (files?, connections?);
+        let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let same = |before: &&Brief| {
             before.name == agent.name
                 && before.instructions == agent.instructions
@@ -288,6 +294,7 @@ impl Agents {
             name: agent.name,
             instructions: agent.instructions,
             files,
+            notes,
             version,
             tools: agent.settings.tools,
             connections,
@@ -306,9 +313,20 @@ impl Agents {
         })))
     }
 
-    /// The files that make an agent what it is. A new agent gets its first ones here.
-    async fn files(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<BootstrapFile>, Error> {
-        let mut found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
+    /// The files that make an agent what it is, and its notes of the last days. A new agent gets its
+    /// first ones here.
+    async fn files(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        zone: &TimeZone,
+    ) -> Result<(Vec<BootstrapFile>, Vec<DailyNote>), Error> {
+        let noted: Vec<TreePath> = notes::recent(jiff::Timestamp::now(), zone)
+            .iter()
+            .filter_map(|path| path.parse().ok())
+            .collect();
+        let paths: Vec<TreePath> = self.paths.iter().chain(&noted).cloned().collect();
+        let mut found = self.workspaces.read_many(tenant, agent, &paths).await?;
         if found.is_empty() && self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
             self.workspaces.seed(tenant, agent).await?;
             found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
@@ -319,7 +337,12 @@ impl Agents {
             let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
             BootstrapFile { name, content }
         };
-        Ok(BootstrapName::ALL.map(file).to_vec())
+        let note = |path: &TreePath| {
+            let text = found.get(path)?.text()?.to_owned();
+            Some(DailyNote { path: path.to_string(), text })
+        };
+        let notes = noted.iter().filter_map(note).collect();
+        Ok((BootstrapName::ALL.map(file).to_vec(), notes))
     }
 
     /// Redis, for what is set aside.

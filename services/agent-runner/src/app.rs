@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerAbout};
 use holdfast_directory::{Directory, Seal};
+use holdfast_grpc::Signer;
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Readiness, Tasks, net};
 use holdfast_llm::{Model, Models};
@@ -17,20 +18,23 @@ use holdfast_tools::{
 };
 use holdfast_types::RunnerId;
 use holdfast_workspace::Workspaces;
+use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     about,
     agents::Agents,
     config::Config,
     connections::Vault,
+    extraction::{self, Hints},
     files::Store,
     heartbeat,
     held::Held,
-    http,
+    http, indexing,
     mcp::{self, Mcp},
+    memory::Memory,
     mesh::Inside,
     nodes::Nodes,
     policies::{self, Policies},
@@ -62,6 +66,7 @@ pub struct App {
     about: RunnerAbout,
     mcp: Mcp,
     studio: Arc<Providers>,
+    memory: Option<Arc<Memory>>,
 }
 
 impl App {
@@ -105,6 +110,7 @@ impl App {
             .with_limits(config.schedules.limits());
         let schedules =
             Arc::new(Schedules::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
+        let memory = memory(&config, &held)?;
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))
@@ -118,7 +124,7 @@ impl App {
             .with(SchedulerCancel(Arc::clone(&schedules)))
             .with(Cron(schedules))
             .with_files(Arc::clone(&files))
-            .with_images(files, Arc::clone(&studio))
+            .with_images(Arc::clone(&files), Arc::clone(&studio))
             .with_speech(Arc::clone(&studio))
             .with_web(&config.runner.web)?
             .with_browser(&config.runner.browser, &config.runner.web)?
@@ -130,6 +136,9 @@ impl App {
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
+        }
+        if let Some(memory) = &memory {
+            tools = tools.with_memory(Arc::clone(memory), files);
         }
         let walls = config.runner.sandbox.clone();
         let mcp = Mcp::new(directory.clone(), &config.runner.mcp, walls)?;
@@ -152,6 +161,7 @@ impl App {
             about,
             mcp,
             studio,
+            memory,
         })
     }
 
@@ -207,6 +217,7 @@ impl App {
             about,
             mcp,
             studio,
+            memory,
         } = self;
         let readiness = Readiness::new();
         let database = readiness.check("database");
@@ -227,6 +238,8 @@ impl App {
             leases: locks,
             summaries: summaries::Queue::default(),
             prompts: Prompts::default(),
+            memory,
+            extract: Hints::default(),
             tools: Arc::new(Toolbox::new(tools)?),
             mcp,
             held,
@@ -260,6 +273,19 @@ impl App {
     }
 }
 
+/// The memory service, if there is a secret to be believed by.
+fn memory(config: &Config, held: &Arc<Held>) -> anyhow::Result<Option<Arc<Memory>>> {
+    if config.mesh.secret.expose_secret().is_empty() {
+        warn!("`mesh.secret` is not set: agents remember nothing");
+        return Ok(None);
+    }
+    let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+    let mesh = holdfast_grpc::Mesh::new(signer, "agent-runner");
+    let client = holdfast_grpc::Memory::new(&config.mesh.memory_url, mesh)
+        .context("`mesh.memory_url` cannot be used")?;
+    Ok(Some(Arc::new(Memory::new(client, Arc::clone(held)))))
+}
+
 async fn run(
     worker: &Arc<Worker>,
     pools: &Pools,
@@ -280,6 +306,8 @@ async fn run(
     loops.spawn(upkeep::sweep(Arc::clone(worker), stop.clone()));
     loops.spawn(subagents::announce(Arc::clone(worker), stop.clone()));
     loops.spawn(summaries::write(Arc::clone(worker), stop.clone()));
+    loops.spawn(extraction::run(Arc::clone(worker), stop.clone()));
+    loops.spawn(indexing::run(Arc::clone(worker), stop.clone()));
     loops.spawn(upkeep::relay(Arc::clone(worker), leases.clone()));
     loops.spawn(upkeep::measure(Arc::clone(worker), stop.clone()));
     loops.spawn(policies::announce(Arc::clone(worker), stop.clone()));

@@ -83,6 +83,7 @@ impl Turn<'_> {
         let dials = Dials { elevated: Some(self.elevated()), ..self.dials() };
         let connections = self.connections(brief);
         let asked = self.asked(brief);
+        let person = self.speaks_with(brief);
         let mut desk = self.hold.desk();
         desk.judge = Some(judge);
         desk.dials = dials;
@@ -90,6 +91,7 @@ impl Turn<'_> {
         desk.audience = audience;
         desk.key.clone_from(&self.key);
         desk.connections = connections;
+        desk.person = person;
         desk.scope = self.scope();
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use anyhow::ensure;
 use holdfast_agent::Limits;
-use holdfast_kit::{config::Secrets, telemetry};
+use holdfast_kit::{
+    config::{Mesh, Secrets},
+    telemetry,
+};
 use holdfast_session::LEASE;
 use holdfast_tools::Web;
 use serde::{Deserialize, Serialize};
@@ -27,6 +30,8 @@ pub struct Config {
     pub secrets: Secrets,
     /// What jobs and reminders may be.
     pub schedules: holdfast_jobs::Rules,
+    /// How the platform's own services trust and find each other.
+    pub mesh: Mesh,
     /// The runner itself.
     pub runner: Runner,
 }
@@ -118,6 +123,8 @@ pub struct Runner {
     pub mcp: crate::mcp::Config,
     /// Which models draw and speak.
     pub media: Media,
+    /// What is remembered of those whom agents speak with.
+    pub memory: Remembering,
     /// The browser that agents drive; none, unless one is given.
     pub browser: holdfast_browser::Config,
 
@@ -148,6 +155,38 @@ pub struct Scratch {
     /// background processes after their end.
     #[serde(with = "humantime_serde")]
     pub idle: Duration,
+}
+
+/// The table `[runner.memory]`: what is remembered of those whom agents speak with. Without
+/// `mesh.secret` nothing is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Remembering {
+    /// How many memories that fit a message are shown to the model with it; 0 is none.
+    pub recall: u32,
+
+    /// How long they are waited for; the turn goes on without them.
+    #[serde(with = "humantime_serde")]
+    pub recall_timeout: Duration,
+
+    /// How long a conversation must have rested before what is worth remembering is taken from it.
+    #[serde(with = "humantime_serde")]
+    pub extract_after: Duration,
+
+    /// How many conversations that is done with at once, each with a call of its agent's model; 0
+    /// is none.
+    pub extractions: u32,
+}
+
+impl Default for Remembering {
+    fn default() -> Self {
+        Self {
+            recall: 5,
+            recall_timeout: Duration::from_millis(150),
+            extract_after: Duration::from_mins(10),
+            extractions: 1,
+        }
+    }
 }
 
 impl Default for Scratch {
@@ -186,6 +225,7 @@ impl Default for Runner {
             scratch: Scratch::default(),
             mcp: crate::mcp::Config::default(),
             media: Media::default(),
+            memory: Remembering::default(),
             browser: holdfast_browser::Config::default(),
             shutdown_grace: Duration::from_secs(25),
         }
@@ -248,6 +288,11 @@ impl Runner {
             self.scratch.dir.display()
         );
         self.mcp.check()?;
+        ensure!(
+            self.memory.recall <= 50,
+            "`runner.memory.recall` is {}: 50 is the most, and 5 a good choice",
+            self.memory.recall
+        );
         Ok(())
     }
 }

@@ -149,6 +149,7 @@ impl Turn<'_> {
         // A turn that follows at once looks at it again.
         if !completed.again {
             self.summarise_later(brief);
+            self.extract_soon();
         }
     }
 

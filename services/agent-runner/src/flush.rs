@@ -19,7 +19,7 @@ use holdfast_types::{Entry, Note, Reply, ToolSpec};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use crate::{agents::Brief, error::Error, fail, files::NOTES, files::Scope, turn::Turn};
+use crate::{agents::Brief, error::Error, fail, files::NOTES, files::Scope, notes, turn::Turn};
 
 /// How often the model is asked in one flush.
 const MOST_ROUNDS: usize = 6;
@@ -74,7 +74,7 @@ impl Turn<'_> {
             return Ok(false);
         }
         let today = jiff::Timestamp::now().to_zoned(brief.zone.clone());
-        let today = today.strftime("%Y-%m-%d").to_string();
+        let today = notes::path_of(today.date());
         metrics::counter!("holdfast_runner_flushes_total").increment(1);
         self.append(vec![flush_begins(flush_instruction(&today), keeps)]).await?;
         Ok(true)

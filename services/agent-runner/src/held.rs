@@ -21,7 +21,7 @@ use holdfast_types::{AgentId, ConnectionKind, Dials, SessionId, SessionKind, Tar
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{bill::Used, files::Scope, schedules::Asked, shell::Judge};
+use crate::{bill::Used, files::Scope, person::Person, schedules::Asked, shell::Judge};
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +57,8 @@ pub(crate) struct Desk {
     pub(crate) dials: Dials,
     /// The connections that it may use.
     pub(crate) connections: Vec<(String, ConnectionKind)>,
+    /// Whose memory it is about.
+    pub(crate) person: Person,
     /// Where its file tools may look and change.
     pub(crate) scope: Scope,
     /// The copy of its requester's files that it works on, if it is a subagent that does.
@@ -87,6 +89,7 @@ impl Default for Desk {
             judge: None,
             dials: Dials::default(),
             connections: Vec::new(),
+            person: Person::default(),
             scope: Scope::default(),
             branch: None,
             narrowed: Vec::new(),

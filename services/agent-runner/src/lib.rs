@@ -23,6 +23,9 @@
 //! | `flush.rs` | writing memory down before that |
 //! | `bounds.rs` | what a subagent, or a turn that writes memory down, may use |
 //! | `summaries.rs` | summarising long conversations beside the turns |
+//! | `memory.rs`, `person.rs` | what is remembered, as tools see it; of whom |
+//! | `remembering.rs`, `notes.rs` | what of it is in the prompt |
+//! | `extraction.rs`, `indexing.rs` | taking from conversations and notes what is to be found later |
 //! | `journal.rs` | what the turn reads and writes |
 //! | `prompts.rs` | stable parts of prompts, kept |
 //! | `reply.rs` | what is sent where; what people are told when there is no answer; pure |
@@ -75,6 +78,7 @@ mod connections;
 mod deltas;
 mod dials;
 mod error;
+mod extraction;
 mod fail;
 mod files;
 mod finish;
@@ -84,19 +88,24 @@ mod health;
 mod heartbeat;
 mod held;
 mod http;
+mod indexing;
 mod intake;
 mod journal;
 mod mcp;
 mod media;
+mod memory;
 mod mesh;
 mod nodes;
+mod notes;
 mod outgoing;
 mod patches;
+mod person;
 mod policies;
 mod pool;
 mod prompts;
 mod quoting;
 mod recall;
+mod remembering;
 mod renewal;
 mod reply;
 mod route;
@@ -116,6 +125,6 @@ mod upkeep;
 mod worker;
 
 pub use app::App;
-pub use config::{Config, Runner, Scratch};
+pub use config::{Config, Remembering, Runner, Scratch};
 pub use mcp::Config as McpConfig;
 pub use studio::Media;

@@ -108,7 +108,7 @@ impl Turn<'_> {
 }
 
 /// Who asked for something: not who is only quoted, nor the mesh itself.
-fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
+pub(crate) fn speakers(entries: &[Entry]) -> impl Iterator<Item = &Author> {
     entries.iter().filter_map(|entry| match entry {
         Entry::Heard { body, .. } if !body.silent => body.author.as_ref(),
         Entry::Heard { .. }

@@ -5,7 +5,7 @@ use std::{convert::Infallible, env, sync::Arc};
 use holdfast_agent::{
     PromptInput, build_on,
     compact::{Overflow, Reason},
-    prompt::{Channel, Moment, PromptMode, Runtime, Setting},
+    prompt::{Channel, MEMORY_LIMIT, Moment, PromptMode, Runtime, Setting},
     sought,
     subagent::SubagentTask,
 };
@@ -126,6 +126,7 @@ impl Turn<'_> {
         self.before_effect().await?;
         fail::point("runner.before_model").await;
         self.load_pictures().await?;
+        self.finish_recall().await;
         let mut request = self.request(brief, with_tools);
         if let Some(why) = self.reserve(brief, &mut request).await? {
             return Ok(Asked::Spent(why));
@@ -233,6 +234,9 @@ impl Turn<'_> {
                 task,
                 routed: self.routed.as_ref().map(|choice| choice.prompt.as_str()),
                 pictures: &self.pictures,
+                memories: &self.recall.memories,
+                notes: &brief.notes,
+                memory_limit: MEMORY_LIMIT.min(self.context_tokens / 10),
                 ..Moment::at(&now)
             },
             journal: self.journal.entries(),

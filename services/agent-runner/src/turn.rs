@@ -35,6 +35,7 @@ use crate::{
     mcp::{self, Look},
     media::Aloud,
     quoting::Quote,
+    remembering::Recall,
     reply::{self, Failure},
     subagents::spent,
     take::Begun,
@@ -84,6 +85,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) pictures: Vec<Picture>,
     /// What the model thought before it said what it said last, where a heartbeat sends that too.
     pub(crate) mulled: Option<String>,
+    /// What is being remembered for this turn, and what was.
+    pub(crate) recall: Recall,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -158,6 +161,7 @@ impl<'w> Turn<'w> {
             quote: None,
             pictures: Vec::new(),
             mulled: None,
+            recall: Recall::default(),
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
@@ -191,6 +195,7 @@ impl<'w> Turn<'w> {
             let brief = answers.as_deref().unwrap_or(home);
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
+            self.begin_recall(brief);
             if let Some(completed) = self.shorten(brief).await? {
                 return Ok(completed);
             }

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    agents::Agents, config::Runner, held::Held, mcp::Mcp, policies::Policies, prompts::Prompts,
+    agents::Agents, config::Runner, extraction::Hints, held::Held, mcp::Mcp, memory::Memory, policies::Policies, prompts::Prompts,
     studio::Providers, summaries::Queue,
 };
 
@@ -36,6 +36,10 @@ pub(crate) struct Worker {
     /// Conversations that wait to be summarised.
     pub(crate) summaries: Queue,
     pub(crate) prompts: Prompts,
+    /// What is remembered; `None` where no memory service is set up.
+    pub(crate) memory: Option<Arc<Memory>>,
+    /// Conversations to look through for what to remember.
+    pub(crate) extract: Hints,
     /// The tools of every agent; a turn may have more.
     pub(crate) tools: Arc<Toolbox>,
     pub(crate) mcp: Mcp,

@@ -103,12 +103,14 @@ impl App {
         let database = readiness.check("database");
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
+        let memory = memory(&config, signer.as_ref())?;
         let state = control::State {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
             workspaces: Workspaces::new(pools.clone()),
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            memory,
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)
@@ -151,6 +153,17 @@ fn signer(config: &Config) -> anyhow::Result<Option<Signer>> {
         return Ok(None);
     }
     Signer::new(&config.mesh.secret).map(Some).context("`mesh.secret` cannot be used")
+}
+
+/// The memory service; nobody, if there is no secret to be believed by.
+fn memory(
+    config: &Config,
+    signer: Option<&Signer>,
+) -> anyhow::Result<Option<holdfast_grpc::Memory>> {
+    let Some(signer) = signer else { return Ok(None) };
+    let mesh = holdfast_grpc::Mesh::new(signer.clone(), "gateway");
+    let memory = holdfast_grpc::Memory::new(&config.mesh.memory_url, mesh);
+    memory.map(Some).context("`mesh.memory_url` cannot be used")
 }
 
 /// Says whether the database is there, until it is time to stop.

@@ -15,6 +15,7 @@ pub mod files;
 mod heartbeats;
 mod keys;
 mod mcp_servers;
+mod memories;
 mod models;
 mod policies;
 mod providers;
@@ -33,7 +34,9 @@ use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
     chains_server::ChainsServer, channels_server::ChannelsServer,
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
-    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
+    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
+    knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
+    memories_server::MemoriesServer,
     models_server::ModelsServer, operations_server::OperationsServer,
     policies_server::PoliciesServer, providers_server::ProvidersServer,
     routing_server::RoutingServer, sessions_server::SessionsServer,
@@ -51,6 +54,9 @@ use crate::{Error, operations, sessions};
 /// The largest archive of files that comes or goes in one message, in bytes.
 const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
+/// The largest article that comes or goes, with what is said of it, in bytes.
+const LARGEST_ARTICLE: usize = 8 * 1024 * 1024;
+
 /// What the handlers stand on. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -64,6 +70,8 @@ pub struct State {
     pub workspaces: Workspaces,
     /// What is to be done at its time.
     pub jobs: Jobs,
+    /// What agents remember and know; `None` where the mesh has no secret.
+    pub memory: Option<holdfast_grpc::Memory>,
 }
 
 /// Puts the services beside those that are there, each with its limit on a request's size.
@@ -90,6 +98,12 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(ConnectionsServer, connections::Connections))
         .add_service(service!(KeysServer, keys::Keys))
         .add_service(service!(McpServersServer, mcp_servers::McpServers))
+        .add_service(service!(MemoriesServer, memories::Memories))
+        .add_service(
+            service!(KnowledgeServer, memories::Knowledge)
+                .max_decoding_message_size(body_limit.max(LARGEST_ARTICLE))
+                .max_encoding_message_size(LARGEST_ARTICLE),
+        )
         .add_service(service!(TenantsServer, tenants::Tenants))
         .add_service(service!(ChannelsServer, accounts::Channels))
         .add_service(service!(RoutingServer, routing::Routing))
@@ -132,6 +146,11 @@ pub(crate) fn timestamp(at: jiff::Timestamp) -> prost_types::Timestamp {
 /// The message that a request cannot do without.
 pub(crate) fn given<T>(field: &'static str, message: Option<T>) -> Result<T, Error> {
     message.ok_or(Error::Missing(field))
+}
+
+/// Refuses a text that says nothing.
+pub(crate) fn given_text(field: &'static str, text: &str) -> Result<(), Error> {
+    if text.trim().is_empty() { Err(Error::Missing(field)) } else { Ok(()) }
 }
 
 /// A text, or nothing if it is empty.

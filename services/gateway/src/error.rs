@@ -117,6 +117,18 @@ pub enum Error {
     #[error("no runner answered: one must be running, and NATS be there; then try again")]
     NoRunner(#[source] holdfast_bus::Error),
 
+    /// Nobody could be asked what is remembered.
+    #[error("no memory service is set up: set `mesh.secret`, and run `holdfast memory-service`")]
+    NoMemory,
+    /// It took longer than anybody waits here.
+    #[error("the memory service has not answered in time: try again in a moment")]
+    SlowMemory,
+    /// There is no such article.
+    #[error("there is no article `{0}`: see `ListArticles` for those there are")]
+    NoArticle(String),
+    /// The memory service refused.
+    #[error(transparent)]
+    Memory(#[from] holdfast_grpc::Refused),
     /// The session protocol refused.
     #[error(transparent)]
     Session(#[from] holdfast_session::Error),
@@ -151,6 +163,7 @@ impl Error {
             | Self::Session(holdfast_session::Error::SessionFull { retry_after, .. }) => {
                 Some(*retry_after)
             }
+            Self::Memory(refused) => refused.retry_after,
             Self::TooManyCalls { .. } | Self::Full => Some(Duration::from_secs(1)),
             _ => None,
         }
@@ -163,9 +176,13 @@ impl Fault for Error {
             Self::NoKey | Self::MalformedKey | Self::Context(_) => Kind::Unauthenticated,
             Self::Scope { .. } | Self::Subagent => Kind::Forbidden,
             Self::Limited { .. } | Self::TooManyCalls { .. } => Kind::Exhausted,
-            Self::Full | Self::Stopping | Self::Unanswered { .. } | Self::NoRunner(_) => {
-                Kind::Unavailable
-            }
+            Self::Full
+            | Self::Stopping
+            | Self::Unanswered { .. }
+            | Self::NoRunner(_)
+            | Self::NoMemory
+            | Self::SlowMemory => Kind::Unavailable,
+            Self::Memory(refused) => refused.kind(),
             Self::Empty
             | Self::TooLong { .. }
             | Self::Attachments(_)
@@ -175,7 +192,7 @@ impl Fault for Error {
             | Self::Id(_)
             | Self::Key(_)
             | Self::OtherAgent { .. } => Kind::Invalid,
-            Self::NoAgent(_) | Self::NoJob(_) => Kind::NotFound,
+            Self::NoAgent(_) | Self::NoArticle(_) | Self::NoJob(_) => Kind::NotFound,
             Self::NoReminder { is_full: true, .. } => Kind::Exhausted,
             Self::NoReminder { is_full: false, .. } => Kind::Invalid,
             Self::Session(error) => error.kind(),

@@ -113,12 +113,13 @@ pub fn needs_memory_flush(flush: &Flush) -> bool {
     has_memory && flush.may_write && flush.flushed_at != Some(flush.compactions) && is_near
 }
 
-/// What the model is told to do before a compaction, `date` as `2026-12-01`.
+/// What the model is told to do before a compaction: `note` is the day's note, as
+/// `memory/202612/20261201.md`.
 #[must_use]
-pub fn flush_instruction(date: &str) -> String {
+pub fn flush_instruction(note: &str) -> String {
     format!(
         "Pre-compaction memory flush: this conversation is about to be summarised. Store durable \
-         memories now, with the write tool, in memory/{date}.md: decisions, facts, preferences, \
+         memories now, with the write tool, in {note}: decisions, facts, preferences, \
          promises and open questions that should outlive it. If that file exists, keep what it \
          says and add to it. Do nothing else, and do not address the user. When you are done, or \
          if there is nothing to store, reply with {NO_REPLY}."

@@ -251,6 +251,12 @@ pub struct Moment<'a> {
     pub routed: Option<&'a str>,
     /// Pictures of the conversation that were loaded, so that the model sees them.
     pub pictures: &'a [Picture],
+    /// What is remembered that fits what was said last, best first.
+    pub memories: &'a [Remembered],
+    /// What the agent noted in the last days, newest first; shown where `MEMORY.md` may be.
+    pub notes: &'a [DailyNote],
+    /// How many tokens the two may be together (spec MEM-015).
+    pub memory_limit: usize,
 }
 
 impl<'a> Moment<'a> {
@@ -266,8 +272,34 @@ impl<'a> Moment<'a> {
             task: None,
             routed: None,
             pictures: &[],
+            memories: &[],
+            notes: &[],
+            memory_limit: MEMORY_LIMIT,
         }
     }
+}
+
+/// How many tokens memories and notes may be in a prompt where nothing else is said.
+pub const MEMORY_LIMIT: usize = 1_500;
+
+/// Something that is remembered of whoever is spoken with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Remembered {
+    /// What it is, in a word: `preference`, `fact`, `note`.
+    pub what: String,
+    /// When it was said or written, as `2026-12-01`; empty if nobody knows.
+    pub when: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What the agent noted on a day.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DailyNote {
+    /// Where it stands: `memory/202612/20261201.md`.
+    pub path: String,
+    /// What it says.
+    pub text: String,
 }
 
 /// The channel that a conversation is held on.

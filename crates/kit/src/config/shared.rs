@@ -15,6 +15,9 @@ pub struct Mesh {
 
     /// Where the gateway's gRPC is, for the other services.
     pub gateway_url: String,
+
+    /// Where the memory service's gRPC is, for the other services.
+    pub memory_url: String,
 }
 
 /// What secrets are sealed with: the table `[secrets]`.
@@ -32,7 +35,11 @@ pub struct Secrets {
 
 impl Default for Mesh {
     fn default() -> Self {
-        Self { secret: "".into(), gateway_url: "http://127.0.0.1:18790".to_owned() }
+        Self {
+            secret: "".into(),
+            gateway_url: "http://127.0.0.1:18790".to_owned(),
+            memory_url: "http://127.0.0.1:18794".to_owned(),
+        }
     }
 }
 

@@ -43,7 +43,7 @@ fn asked(chat: &Chat) -> Asked {
 }
 
 fn today() -> String {
-    format!("memory/{}.md", jiff::Timestamp::now().strftime("%Y-%m-%d"))
+    format!("memory/{}.md", jiff::Timestamp::now().strftime("%Y%m/%Y%m%d"))
 }
 
 /// Writes what it is told down with one call of this tool.

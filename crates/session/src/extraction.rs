@@ -1,0 +1,191 @@
+//! Which conversations are to be looked through for what is worth remembering, and how far each was.
+//!
+//! A conversation is due once it has rested for a while and its journal has grown since it was looked
+//! through. Whoever looks claims a stretch of the journal, and the same stretch is claimed again if
+//! they are lost: what comes of it is known by its place. A conversation that was looked through
+//! to its end is not due, so that a tenant who says nothing costs nothing.
+
+use std::time::Duration;
+
+use holdfast_types::{AgentId, Entry, RunId, SessionId, TenantId};
+use jiff::Timestamp;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{Error, Sessions};
+
+/// How often a stretch is tried before it is passed over.
+pub const MOST_TRIES: i32 = 5;
+
+/// The most entries of one stretch.
+const MOST: i64 = 400;
+
+/// A stretch of a journal that is to be looked through.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stretch {
+    /// The last entry before it.
+    pub after: i64,
+    /// Its last entry.
+    pub upto: i64,
+    /// How often it was tried before.
+    pub tries: i32,
+    /// The session's key.
+    pub key: String,
+    /// Its agent.
+    pub agent: AgentId,
+    /// The run of its last entry: what is used for it is charged to this one.
+    pub run: RunId,
+    /// When its last entry was written.
+    pub at: Timestamp,
+    /// What is in it, oldest first.
+    pub entries: Vec<Entry>,
+}
+
+impl Sessions {
+    /// Conversations of whose messages one was finished after `since`, that have rested for
+    /// `rest` since, and whose journal was not looked through to its end; and those that somebody
+    /// began with and was lost.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn to_extract(
+        &self,
+        since: Timestamp,
+        rest: Duration,
+        limit: i64,
+    ) -> Result<Vec<(TenantId, SessionId)>, Error> {
+        const SQL: &str = "
+            select d.tenant_id, d.session_id
+            from (select distinct i.tenant_id, i.session_id from session.inbox i
+                  where i.state in ('done', 'dead') and i.finished_at > $1
+                    and i.finished_at <= clock_timestamp() - $2 * interval '1 millisecond') d
+            join session.sessions s
+              on s.tenant_id = d.tenant_id and s.session_id = d.session_id
+            join session.session_lease l
+              on l.tenant_id = d.tenant_id and l.session_id = d.session_id
+            left join session.extractions x
+              on x.tenant_id = d.tenant_id and x.session_id = d.session_id
+            where s.kind in ('main', 'dm', 'api') and s.label <> 'ephemeral'
+              and l.state in ('WAIT', 'WAIT_FOR_MSG', 'WAIT_FOR_EVENT')
+              and l.next_entry - 1 > coalesce(x.upto, 0)
+              and (x.lease_until is null or x.lease_until < clock_timestamp())
+              and not exists (
+                  select from session.inbox n
+                  where n.tenant_id = d.tenant_id and n.session_id = d.session_id
+                    and n.seq = l.next_in - 1
+                    and n.finished_at > clock_timestamp() - $2 * interval '1 millisecond')
+            union
+            select tenant_id, session_id from session.extractions
+            where pending is not null and lease_until < clock_timestamp()
+            limit $3";
+        let mut once = self.pools.once().await?;
+        let rows: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL)
+            .bind(jiff_sqlx::Timestamp::from(since))
+            .bind(i64::try_from(rest.as_millis()).unwrap_or(i64::MAX))
+            .bind(limit)
+            .fetch_all(once.conn())
+            .await?;
+        once.done();
+        Ok(rows.into_iter().map(|(tenant, session)| (tenant.into(), session.into())).collect())
+    }
+
+    /// Takes the next stretch of a journal, for so long. `None` if there is none, or somebody else
+    /// is at it.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn claim_extraction(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        lease: Duration,
+    ) -> Result<Option<Stretch>, Error> {
+        const CLAIM: &str = "
+            insert into session.extractions as x
+                (tenant_id, session_id, pending, lease_until)
+            select $1, $2, least(next_entry - 1, $4),
+                   clock_timestamp() + $3 * interval '1 millisecond'
+            from session.session_lease
+            where tenant_id = $1 and session_id = $2 and next_entry > 1
+            on conflict (tenant_id, session_id) do update
+                set pending = coalesce(x.pending, least(
+                        (select next_entry - 1 from session.session_lease
+                         where tenant_id = $1 and session_id = $2), x.upto + $4)),
+                    tries = case when x.pending is null then 0 else x.tries + 1 end,
+                    lease_until = excluded.lease_until, updated_at = clock_timestamp()
+                where (x.lease_until is null or x.lease_until < clock_timestamp())
+                  and (x.pending is not null or x.upto < (
+                       select next_entry - 1 from session.session_lease
+                       where tenant_id = $1 and session_id = $2))
+            returning upto, pending, tries";
+        const SESSION: &str = "
+            select key, agent_id from session.sessions where tenant_id = $1 and session_id = $2";
+        const ENTRIES: &str = "
+            select run_id, body, created_at from session.entries
+            where tenant_id = $1 and session_id = $2 and seq > $3 and seq <= $4
+            order by seq";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let claimed: Option<(i64, i64, i32)> = sqlx::query_as(CLAIM)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(i64::try_from(lease.as_millis()).unwrap_or(i64::MAX))
+            .bind(MOST)
+            .fetch_optional(tx.conn())
+            .await?;
+        let Some((after, upto, tries)) = claimed else {
+            tx.finish_reading();
+            return Ok(None);
+        };
+        let (key, agent): (String, Uuid) = sqlx::query_as(SESSION)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .fetch_one(tx.conn())
+            .await?;
+        let rows: Vec<(Uuid, Json<Entry>, jiff_sqlx::Timestamp)> = sqlx::query_as(ENTRIES)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(after)
+            .bind(upto)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.commit().await?;
+        let last = rows.last().map(|(run, _, at)| (RunId::from(*run), at.to_jiff()));
+        // Entries that are past their retention are gone.
+        let (run, at) = last.unwrap_or((RunId::from(Uuid::nil()), Timestamp::UNIX_EPOCH));
+        let entries = rows.into_iter().map(|(_, entry, _)| entry.0).collect();
+        Ok(Some(Stretch { after, upto, tries, key, agent: agent.into(), run, at, entries }))
+    }
+
+    /// Says that a stretch was looked through; whether there is more to look through.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; then it is looked through again.
+    pub async fn extracted(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        upto: i64,
+    ) -> Result<bool, Error> {
+        const SQL: &str = "
+            update session.extractions x
+            set upto = $3, pending = null, lease_until = null, tries = 0,
+                updated_at = clock_timestamp()
+            from session.session_lease l
+            where x.tenant_id = $1 and x.session_id = $2 and x.pending = $3
+              and l.tenant_id = $1 and l.session_id = $2
+            returning l.next_entry - 1 > $3";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let more: Option<bool> = sqlx::query_scalar(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(upto)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(more.unwrap_or(false))
+    }
+}

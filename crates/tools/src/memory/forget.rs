@@ -1,0 +1,34 @@
+//! The `memory_forget` tool: do not go by this any more.
+
+use std::sync::Arc;
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Memories, checked};
+use crate::{Call, Tool, ToolError};
+
+/// Forget something that was remembered: nobody is told of it any more.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryForgetInput {
+    /// What to forget, by its id (`itm_…`), as `memory_search` shows it.
+    id: String,
+}
+
+/// Forgets something.
+#[derive(Debug)]
+pub struct MemoryForget<M>(pub Arc<M>);
+
+impl<M: Memories> Tool for MemoryForget<M> {
+    const NAME: &'static str = "memory_forget";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = MemoryForgetInput;
+
+    async fn call(&self, call: Call, input: MemoryForgetInput) -> Result<String, ToolError> {
+        let id = checked("id", &input.id, 128)?;
+        self.0.forget(&call, &id).await?;
+        Ok(format!("{id} is forgotten."))
+    }
+}

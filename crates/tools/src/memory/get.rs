@@ -1,0 +1,89 @@
+//! The `memory_get` tool: lines of what the agent noted.
+
+use std::sync::Arc;
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::{Call, Files, MOST_READ, Tool, ToolError, file_path};
+
+/// The most lines that are read at once.
+const MOST_LINES: usize = 500;
+
+/// How much is shown at once, in bytes.
+const MOST_SHOWN: usize = 32 * 1024;
+
+/// Read lines of `MEMORY.md` or of a note under `memory/`, as `memory_search` names them.
+///
+/// A file that is not there reads as empty.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryGetInput {
+    /// The file, as `MEMORY.md` or `memory/202612/20261201.md`.
+    path: String,
+    /// The first line; the first of all is 1.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    from: Option<usize>,
+    /// How many lines, 500 at most.
+    #[serde(default)]
+    #[schemars(range(min = 1, max = 500))]
+    lines: Option<usize>,
+}
+
+/// Reads what the agent noted.
+#[derive(Debug)]
+pub struct MemoryGet<F>(pub Arc<F>);
+
+impl<F: Files> Tool for MemoryGet<F> {
+    const NAME: &'static str = "memory_get";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = MemoryGetInput;
+
+    async fn call(&self, call: Call, input: MemoryGetInput) -> Result<String, ToolError> {
+        let MemoryGetInput { path, from, lines } = input;
+        let path = file_path(&path)?;
+        if path != "MEMORY.md" && !path.starts_with("memory/") {
+            return Err(ToolError::Tell(format!(
+                "`{path}` is no file of memory: those are `MEMORY.md` and what is under `memory/`; \
+                 use `read` for others"
+            )));
+        }
+        // Where the conversation may not see it, it is not there.
+        let Some(file) = self.0.read(&call, &path).await? else { return Ok(String::new()) };
+        let size = file.content.len();
+        if size > MOST_READ {
+            return Err(ToolError::Tell(format!(
+                "`{path}` has {size} bytes, and {MOST_READ} are the most that is read"
+            )));
+        }
+        let text = String::from_utf8(file.content)
+            .map_err(|_| ToolError::Tell(format!("`{path}` is not text")))?;
+        let (from, most) = (from.unwrap_or(1).max(1), lines.unwrap_or(MOST_LINES));
+        Ok(part(&text, from, most.clamp(1, MOST_LINES)))
+    }
+}
+
+/// Some lines of a text, and where to go on if there are more.
+fn part(text: &str, from: usize, most: usize) -> String {
+    let total = text.lines().count();
+    let mut shown = String::new();
+    let mut last = from - 1;
+    for line in text.lines().skip(from - 1).take(most) {
+        let room = MOST_SHOWN - shown.len().min(MOST_SHOWN);
+        if last >= from && line.len() >= room {
+            break;
+        }
+        shown.push_str(&line[..line.floor_char_boundary(MOST_SHOWN)]);
+        shown.push('\n');
+        last += 1;
+    }
+    if last < total && !shown.is_empty() {
+        shown.push_str(&format!(
+            "[lines {from} to {last} of {total}; go on with `\"from\": {}`]\n",
+            last + 1
+        ));
+    }
+    shown
+}

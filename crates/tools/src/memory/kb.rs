@@ -1,0 +1,213 @@
+//! The knowledge base's tools: `kb_search`, `kb_get`, `kb_ingest`, `kb_update`.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    Article, ArticleChange, Memories, NewArticle, Sought, Updated, checked, most,
+    search::{LONGEST, listed},
+};
+use crate::{Call, Output, Tool, ToolError, untrusted};
+
+/// How much of an article or of what is found is shown, in characters.
+const MOST_SHOWN: usize = 24_000;
+
+/// The longest article that is written by a call, in bytes.
+const MOST_WRITTEN: usize = 512 * 1024;
+
+/// The longest title, tag and source, in bytes.
+const LONGEST_TITLE: usize = 200;
+const LONGEST_TAG: usize = 64;
+const MOST_TAGS: usize = 16;
+const LONGEST_SOURCE: usize = 2_000;
+
+/// Search the knowledge base.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KbSearchInput {
+    /// What to look for, in a few words or as a question.
+    query: String,
+    /// How many answers at most: 5 if absent, 20 at most.
+    #[serde(default, alias = "limit", alias = "topk")]
+    k: Option<u32>,
+    /// Only articles with one of these tags.
+    #[serde(default)]
+    tags: Vec<String>,
+}
+
+/// Searches the knowledge base.
+#[derive(Debug)]
+pub struct KbSearch<M>(pub Arc<M>);
+
+impl<M: Memories> Tool for KbSearch<M> {
+    const NAME: &'static str = "kb_search";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = KbSearchInput;
+
+    async fn call(&self, call: Call, input: KbSearchInput) -> Result<String, ToolError> {
+        let KbSearchInput { query, k, tags } = input;
+        let query = checked("query", &query, LONGEST)?;
+        let tags = checked_tags(&tags)?;
+        let sought =
+            Sought { query, most: most(k, 5), knowledge: true, tags, ..Sought::default() };
+        let found = self.0.search(&call, sought).await?;
+        if found.is_empty() {
+            return Ok("The knowledge base has nothing on this.".to_owned());
+        }
+        Ok(untrusted(&call.key, "the knowledge base", &listed(&found, &[]), MOST_SHOWN))
+    }
+}
+
+/// Read an article of the knowledge base.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KbGetInput {
+    /// Its id, as `kb_search` shows it.
+    id: String,
+    /// An earlier version; the newest if absent.
+    #[serde(default)]
+    version: u32,
+}
+
+/// Reads an article.
+#[derive(Debug)]
+pub struct KbGet<M>(pub Arc<M>);
+
+impl<M: Memories> Tool for KbGet<M> {
+    const NAME: &'static str = "kb_get";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = KbGetInput;
+
+    async fn call(&self, call: Call, input: KbGetInput) -> Result<String, ToolError> {
+        let id = checked("id", &input.id, 128)?;
+        let article = self.0.article(&call, &id, input.version).await?;
+        let mut text = format!("{}\nversion {}", article.title, article.version);
+        for part in [article.tags.join(", "), article.from.clone()] {
+            if !part.is_empty() {
+                let _ = write!(text, " · {part}");
+            }
+        }
+        let _ = write!(text, "\n\n{}", article.text);
+        Ok(untrusted(&call.key, "the knowledge base", &text, MOST_SHOWN))
+    }
+}
+
+/// Add an article to the knowledge base: what others should find later.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KbIngestInput {
+    /// What it is called; its first heading if absent.
+    #[serde(default)]
+    title: String,
+    /// What it says, in Markdown.
+    text: String,
+    /// Where it is from: an address, a file, or who said it.
+    source: String,
+    /// Words to find it by.
+    #[serde(default)]
+    tags: Vec<String>,
+    /// For all agents of your owner; for you alone if absent.
+    #[serde(default)]
+    for_all: bool,
+}
+
+/// Adds an article.
+#[derive(Debug)]
+pub struct KbIngest<M>(pub Arc<M>);
+
+impl<M: Memories> Tool<Output> for KbIngest<M> {
+    const NAME: &'static str = "kb_ingest";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = KbIngestInput;
+
+    async fn call(&self, call: Call, input: KbIngestInput) -> Result<Output, ToolError> {
+        let KbIngestInput { title, text, source, tags, for_all } = input;
+        let article = NewArticle {
+            title: optional("title", &title, LONGEST_TITLE)?,
+            text: checked("text", &text, MOST_WRITTEN)?,
+            tags: checked_tags(&tags)?,
+            for_all,
+            source: checked("source", &source, LONGEST_SOURCE)?,
+        };
+        let article = self.0.ingest(&call, article).await?;
+        Ok(told("Added", &article))
+    }
+}
+
+/// Change an article of the knowledge base.
+///
+/// Where you may not, your change is proposed to those who may.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KbUpdateInput {
+    /// Its id.
+    id: String,
+    /// The version that you read: if it is not the newest any more, nothing is changed.
+    version: u32,
+    /// All that it is to say; it stays as it is if absent.
+    #[serde(default)]
+    text: String,
+    /// What it is to be called.
+    #[serde(default)]
+    title: String,
+    /// Where the change is from: an address, a file, or who said it.
+    source: String,
+}
+
+/// Changes an article.
+#[derive(Debug)]
+pub struct KbUpdate<M>(pub Arc<M>);
+
+impl<M: Memories> Tool<Output> for KbUpdate<M> {
+    const NAME: &'static str = "kb_update";
+    const EFFECT: Effect = Effect::Writes;
+    type Input = KbUpdateInput;
+
+    async fn call(&self, call: Call, input: KbUpdateInput) -> Result<Output, ToolError> {
+        let KbUpdateInput { id, version, text, title, source } = input;
+        let change = ArticleChange {
+            id: checked("id", &id, 128)?,
+            version,
+            text: optional("text", &text, MOST_WRITTEN)?,
+            title: optional("title", &title, LONGEST_TITLE)?,
+            source: checked("source", &source, LONGEST_SOURCE)?,
+        };
+        if change.text.is_empty() && change.title.is_empty() {
+            return Err(ToolError::Tell("nothing is to change: give `text` or `title`".to_owned()));
+        }
+        Ok(match self.0.update(&call, change).await? {
+            Updated::Done(article) => told("Changed", &article),
+            Updated::Proposed(id) => Output::from(format!(
+                "You may not change it yourself. The change is proposed as {id}, and a maintainer \
+                 decides."
+            ))
+            .record(json!({ "proposal": id })),
+        })
+    }
+}
+
+fn told(what: &str, article: &Article) -> Output {
+    let mut text = format!("{what}: {}, version {}.", article.id, article.version);
+    if !article.masked.is_empty() {
+        let _ = write!(text, " Masked before it was kept: {}.", article.masked.join(", "));
+    }
+    Output::from(text).record(json!({ "article": article.id, "version": article.version }))
+}
+
+fn optional(field: &str, text: &str, most: usize) -> Result<String, ToolError> {
+    if text.trim().is_empty() { Ok(String::new()) } else { checked(field, text, most) }
+}
+
+fn checked_tags(tags: &[String]) -> Result<Vec<String>, ToolError> {
+    if tags.len() > MOST_TAGS {
+        return Err(ToolError::Tell(format!(
+            "`tags` has {}, and {MOST_TAGS} are the most",
+            tags.len()
+        )));
+    }
+    tags.iter().map(|tag| checked("tags", tag, LONGEST_TAG)).collect()
+}

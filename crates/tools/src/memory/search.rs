@@ -1,0 +1,103 @@
+//! The `memory_search` tool: what is remembered about this?
+
+use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
+
+use holdfast_types::Effect;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Found, Memories, MemoryType, Sought, checked, most};
+use crate::{Call, Files, Tool, ToolError, untrusted};
+
+/// How much is shown of all that is found, in characters.
+const MOST_SHOWN: usize = 16_000;
+
+/// The longest question, in bytes.
+pub(super) const LONGEST: usize = 4 * 1024;
+
+/// Search what is remembered of the person you speak with, and your notes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MemorySearchInput {
+    /// What to look for, in a few words or as a question.
+    query: String,
+    /// How many answers at most: 6 if absent, 20 at most.
+    #[serde(default, alias = "limit", alias = "max_results")]
+    k: Option<u32>,
+    /// Only memories of this type.
+    #[serde(default, rename = "type")]
+    only: Option<MemoryType>,
+}
+
+/// Searches what is remembered.
+#[derive(Debug)]
+pub struct MemorySearch<M, F>(pub Arc<M>, pub Arc<F>);
+
+impl<M: Memories, F: Files> Tool for MemorySearch<M, F> {
+    const NAME: &'static str = "memory_search";
+    const EFFECT: Effect = Effect::Reads;
+    type Input = MemorySearchInput;
+
+    async fn call(&self, call: Call, input: MemorySearchInput) -> Result<String, ToolError> {
+        let MemorySearchInput { query, k, only } = input;
+        let query = checked("query", &query, LONGEST)?;
+        let sought = Sought { query, most: most(k, 6), only, ..Sought::default() };
+        let found = self.0.search(&call, sought).await?;
+        if found.is_empty() {
+            return Ok("Nothing is remembered of this.".to_owned());
+        }
+        let lines = self.lines(&call, &found).await;
+        Ok(untrusted(&call.key, "memory", &listed(&found, &lines), MOST_SHOWN))
+    }
+}
+
+impl<M, F: Files> MemorySearch<M, F> {
+    /// The lines of notes that were found, as `memory_get` counts them. What cannot be read any
+    /// more has none.
+    async fn lines(&self, call: &Call, found: &[Found]) -> Vec<Option<(usize, usize)>> {
+        let mut texts: BTreeMap<&str, Option<Vec<u8>>> = BTreeMap::new();
+        for one in found.iter().filter(|one| one.at.is_some()) {
+            if !texts.contains_key(one.path.as_str()) {
+                let file = self.1.read(call, &one.path).await.ok().flatten();
+                texts.insert(&one.path, file.map(|file| file.content));
+            }
+        }
+        let lines = |one: &Found| {
+            let (from, to) = one.at?;
+            let text = texts.get(one.path.as_str())?.as_deref()?;
+            let line = |at: usize| {
+                let before = &text[..at.min(text.len())];
+                before.split(|byte| *byte == b'\n').count()
+            };
+            Some((line(from), line(to.saturating_sub(1).max(from))))
+        };
+        found.iter().map(lines).collect()
+    }
+}
+
+/// What was found, as the model reads it.
+pub(super) fn listed(found: &[Found], lines: &[Option<(usize, usize)>]) -> String {
+    let mut text = String::new();
+    for (n, one) in found.iter().enumerate() {
+        let _ = write!(text, "{}. {}", n + 1, one.what);
+        let mut note = |part: &str| {
+            if !part.is_empty() {
+                text.push_str(" · ");
+                text.push_str(part);
+            }
+        };
+        note(&one.path);
+        if let Some((from, to)) = lines.get(n).copied().flatten() {
+            note(&format!("lines {from} to {to}"));
+        }
+        note(&one.headings.join(" > "));
+        note(&one.when);
+        note(&one.from);
+        if one.at.is_none() {
+            note(&one.id);
+        }
+        note(&one.why);
+        let _ = writeln!(text, "\n{}\n", one.text.trim());
+    }
+    text
+}

@@ -1,0 +1,342 @@
+//! Taking from conversations what is worth remembering (spec MEM-004, MEM-017).
+//!
+//! Of a conversation that has rested for `runner.memory.extract_after`, that was begun anew, or that
+//! was compacted, the agent's model is asked once what is worth remembering of what is new in it. No
+//! turn waits for that. Which stretch of the journal it is about is claimed in the database
+//! (`session.extractions`) and stays the same until it was done, whoever does it: so what two
+//! runners keep of it, one after the other's death, is kept once. A conversation whose end was
+//! reached asks nothing and writes nothing.
+//!
+//! Not looked at are groups, jobs, subagents and whatever else is nobody's own conversation.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use holdfast_agent::{
+    memory::{EXTRACTION_OUTPUT_TOKENS, Extracted, extracted, extraction, transcript},
+    policy,
+};
+use holdfast_llm::{Delta, Request};
+use holdfast_proto::memory::v1 as pb;
+use holdfast_session::{Charge, MOST_TRIES, Spent, Stretch};
+use holdfast_types::{Entry, Fault as _, Kind, Note, Reply, SessionId, SessionKey, TenantId};
+use jiff::Timestamp;
+use tokio::{
+    sync::Notify,
+    task::JoinSet,
+    time::{Instant, sleep},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use crate::{
+    agents::{Brief, Found},
+    budget::Asking,
+    fail,
+    memory::{ALIKE, Memory},
+    person::Person,
+    remembering::has_memory,
+    standing::speakers,
+    trouble::Trouble,
+    turn::Turn,
+    upkeep::jittered,
+    worker::Worker,
+};
+
+/// How often conversations are looked for that have rested.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// How long a model may take.
+const MODEL: Duration = Duration::from_secs(60);
+
+/// For how long a stretch is claimed: longer than it takes.
+const CLAIM: Duration = Duration::from_secs(150);
+
+/// How far back is looked when the process starts: what was left lying.
+const BACK: Duration = Duration::from_hours(24);
+
+/// Conversations that are looked for at once.
+const BATCH: i64 = 32;
+
+/// The most conversations that wait here; what is beyond is found once it has rested.
+const MOST_WAITING: usize = 256;
+
+/// About how many characters of what was said a token is, at least.
+const CHARACTERS: usize = 2;
+
+type Which = (TenantId, SessionId);
+
+/// Conversations that are not to be waited for until they have rested.
+#[derive(Default)]
+pub(crate) struct Hints {
+    jobs: Mutex<VecDeque<Which>>,
+    came: Notify,
+}
+
+impl fmt::Debug for Hints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hints").finish_non_exhaustive()
+    }
+}
+
+impl Hints {
+    fn push(&self, which: Which) {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        if jobs.len() < MOST_WAITING && !jobs.contains(&which) {
+            jobs.push_back(which);
+            drop(jobs);
+            self.came.notify_one();
+        }
+    }
+
+    fn pop(&self) -> Option<Which> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
+}
+
+impl Turn<'_> {
+    /// Has what is new looked through now, if the conversation began anew or was compacted in this
+    /// turn: what was said is out of sight.
+    pub(crate) fn extract_soon(&self) {
+        let is_cut = |entry: &Entry| {
+            matches!(entry, Entry::Noted { note: Note::Reset | Note::Summary, .. })
+        };
+        if self.worker.memory.is_some() && self.journal.turn().iter().any(is_cut) {
+            self.worker.extract.push((self.hold.claim.tenant, self.hold.claim.session));
+        }
+    }
+}
+
+/// Looks through conversations, so many at once as the configuration says.
+pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
+    let settings = worker.config.memory.clone();
+    let most = usize::try_from(settings.extractions).unwrap_or(usize::MAX);
+    let Some(memory) = worker.memory.clone().filter(|_| most > 0) else {
+        stop.cancelled().await;
+        return;
+    };
+    let trouble = Trouble::new("conversations are not looked through for what to remember");
+    let mut since = Timestamp::now() - BACK;
+    let mut tasks: JoinSet<()> = JoinSet::new();
+    let look = LOOK.min(settings.extract_after.max(Duration::from_millis(100)));
+    let mut next = Box::pin(sleep(jittered(look)));
+    loop {
+        while tasks.len() < most
+            && let Some(which) = worker.extract.pop()
+        {
+            let span = info_span!("extraction", tenant.id = %which.0, session.id = %which.1);
+            let made = extract(Arc::clone(&worker), Arc::clone(&memory), which);
+            tasks.spawn(made.instrument(span));
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = worker.extract.came.notified(), if tasks.len() < most => {}
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => {}
+            () = &mut next => {
+                // What was finished before this moment, less the rest, is looked at for the last time.
+                let now = Timestamp::now();
+                match worker.sessions.to_extract(since, settings.extract_after, BATCH).await {
+                    Ok(due) => {
+                        trouble.ends();
+                        let all = i64::try_from(due.len()).is_ok_and(|found| found < BATCH);
+                        if all {
+                            // Clocks differ a little.
+                            since = now - settings.extract_after - Duration::from_mins(1);
+                        }
+                        due.into_iter().for_each(|which| worker.extract.push(which));
+                    }
+                    Err(error) => trouble.begins(&error),
+                }
+                next = Box::pin(sleep(jittered(look)));
+            }
+        }
+    }
+}
+
+async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Which) {
+    let how = match stretch(&worker, &memory, tenant, session).await {
+        Ok(Some((how, more))) => {
+            if more {
+                worker.extract.push((tenant, session));
+            }
+            how
+        }
+        Ok(None) => return,
+        Err(error) => {
+            // It stays claimed for a while, and is tried again then.
+            warn!(error = error.as_ref() as &dyn std::error::Error, "nothing is remembered of it yet");
+            "failed"
+        }
+    };
+    metrics::counter!("holdfast_runner_extractions_total", "how" => how).increment(1);
+}
+
+/// Looks through the next stretch of a conversation; how that went, and whether there is more.
+async fn stretch(
+    worker: &Worker,
+    memory: &Memory,
+    tenant: TenantId,
+    session: SessionId,
+) -> anyhow::Result<Option<(&'static str, bool)>> {
+    let Some(stretch) = worker.sessions.claim_extraction(tenant, session, CLAIM).await? else {
+        return Ok(None);
+    };
+    let upto = stretch.upto;
+    let how = if stretch.tries > MOST_TRIES {
+        warn!("a conversation is passed over: nothing could be taken from it");
+        "passed_over"
+    } else {
+        match look_through(worker, memory, tenant, session, stretch).await? {
+            0 => "nothing",
+            _ => "kept",
+        }
+    };
+    fail::point("runner.before_extracted").await;
+    let more = worker.sessions.extracted(tenant, session, upto).await?;
+    Ok(Some((how, more)))
+}
+
+/// Asks what is worth remembering, and keeps it; how much that is.
+async fn look_through(
+    worker: &Worker,
+    memory: &Memory,
+    tenant: TenantId,
+    session: SessionId,
+    stretch: Stretch,
+) -> anyhow::Result<usize> {
+    let Ok(key) = stretch.key.parse::<SessionKey>() else { return Ok(0) };
+    let brief = match worker.agents.find(tenant, stretch.agent, None).await? {
+        Found::Ready(brief) => brief,
+        Found::NoAgent | Found::NoModel => return Ok(0),
+    };
+    let policy = worker.policies.find(&worker.tools, tenant, stretch.agent).await?;
+    let who = policy.who(speakers(&stretch.entries));
+    let audience = policy::audience(key.kind(), brief.dm_scope, &who, &who);
+    let person = Person::of(key.kind(), key.as_str(), audience, &who);
+    let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return Ok(0) };
+    let said = transcript(&stretch.entries, worker.config.context_tokens / 2 * CHARACTERS);
+    if said.is_empty() || !has_memory(&brief, key.kind()) {
+        return Ok(0);
+    }
+    let Some(answer) = ask(worker, (tenant, session), &brief, &stretch, &said).await? else {
+        return Ok(0);
+    };
+    let found = extracted(&answer);
+    if found.is_empty() {
+        return Ok(0);
+    }
+    fail::point("runner.before_kept").await;
+    let provenance = pb::Provenance {
+        kind: pb::SourceKind::Agent.into(),
+        name: brief.name.to_string(),
+        locator: format!("{session}, entries {} to {}", stretch.after + 1, stretch.upto),
+        retrieved_at: None,
+    };
+    let at = prost_types::Timestamp {
+        seconds: stretch.at.as_second(),
+        nanos: stretch.at.subsec_nanosecond(),
+    };
+    let items = found.into_iter().map(|one| item(one, session, &provenance, at)).collect::<Vec<_>>();
+    let count = items.len();
+    let request = pb::PutItemsRequest {
+        who: Some(person.asking(stretch.agent)),
+        items,
+        unless_like: ALIKE,
+        request_id: format!("extract:{session}:{}", stretch.upto),
+    };
+    match memory.client.put_items(tenant, request).await {
+        Ok(_) => {}
+        // What a model wrote and nobody takes is not asked for again.
+        Err(refused) if refused.kind() == Kind::Invalid => {
+            warn!(error = &refused as &dyn std::error::Error, "what was found is not kept");
+            return Ok(0);
+        }
+        Err(refused) => return Err(refused.into()),
+    }
+    memory.learnt(tenant, stretch.agent, user);
+    Ok(count)
+}
+
+fn item(
+    one: Extracted,
+    session: SessionId,
+    provenance: &pb::Provenance,
+    at: prost_types::Timestamp,
+) -> pb::NewItem {
+    let new = pb::NewItem {
+        kind: pb::Kind::Memory.into(),
+        r#type: one.what.to_owned(),
+        content: one.content,
+        session: session.to_string(),
+        at: Some(at),
+        provenance: Some(provenance.clone()),
+        ..pb::NewItem::default()
+    };
+    match one.triple {
+        None => new,
+        Some([subject, predicate, object]) => pb::NewItem {
+            kind: pb::Kind::Fact.into(),
+            subject,
+            predicate,
+            content: object,
+            ..new
+        },
+    }
+}
+
+/// The model's answer; `None` if a budget is spent.
+async fn ask(
+    worker: &Worker,
+    (tenant, session): Which,
+    brief: &Brief,
+    stretch: &Stretch,
+    said: &str,
+) -> anyhow::Result<Option<String>> {
+    let today = stretch.at.to_zoned(brief.zone.clone()).strftime("%A, %Y-%m-%d").to_string();
+    let mut request = Request {
+        max_output: Some(EXTRACTION_OUTPUT_TOKENS),
+        card: Some(Arc::clone(&brief.card)),
+        ..Request::new(brief.model_id.clone(), extraction(said, &today), Instant::now() + MODEL)
+    };
+    let Brief { card, ledger, .. } = brief;
+    let mut reserved = None;
+    if !ledger.budgets.is_empty() {
+        let id = format!("{session}:extraction:{}", stretch.upto);
+        let asking = Asking { tenant, id, lasts: MODEL, card, ledger };
+        match worker.set_aside(asking, &mut request).await? {
+            Ok(kept) => reserved = Some(kept),
+            Err(_) => {
+                debug!("nothing is remembered of it: a budget is spent");
+                return Ok(None);
+            }
+        }
+    }
+    let cancelled = CancellationToken::new();
+    let mut pass_over = |_: Delta| {};
+    let replied = brief.model.reply(&request, &mut pass_over, &cancelled).await;
+    if let Ok(reply) = &replied {
+        charge(worker, tenant, brief, stretch, reply).await;
+    }
+    if let Some(reserved) = reserved {
+        // After what was used is stored.
+        worker.give_back(reserved).await;
+    }
+    Ok(Some(replied?.text))
+}
+
+/// Adds an answer to what the run cost that the stretch ends with.
+async fn charge(worker: &Worker, tenant: TenantId, brief: &Brief, stretch: &Stretch, reply: &Reply) {
+    let ledger = &brief.ledger;
+    let micros = ledger.micros(&reply.model, &reply.usage);
+    let tokens = reply.usage.input.saturating_add(reply.usage.output);
+    let spent =
+        Spent { run_micros: micros, charge: Charge { tokens, micros }, budgets: ledger.owners() };
+    let charged = worker.sessions.charge(tenant, stretch.run, &reply.usage, &spent).await;
+    if let Err(error) = charged {
+        warn!(error = &error as &dyn std::error::Error, "an extraction is not charged");
+    }
+}

@@ -1,0 +1,172 @@
+//! Having agents' notes found by a search: `MEMORY.md` and what is under `memory/` (spec MEM-009).
+//!
+//! The truth is the agents' files. A change of a note marks the agent's tree; here the marked are
+//! looked for, claimed, and what the memory service has is made what the files say: what differs by
+//! its hash is indexed, and what is no more is taken out. Nothing of it is remembered here, so what a
+//! runner began another ends, and doing it twice changes nothing. Notes are for the agent's owner
+//! alone, as the files are.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use holdfast_proto::memory::v1 as pb;
+use holdfast_types::{AgentId, TenantId, TreePath};
+use holdfast_workspace::{LONG_TERM, Listed, NOTES};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, debug, info_span, warn};
+
+use crate::{
+    memory::Memory, person::OWNER, trouble::Trouble, upkeep::jittered, worker::Worker,
+};
+
+/// Agents that are looked for at once.
+const BATCH: i64 = 16;
+
+/// For how long an agent's notes are claimed: longer than it usually takes. What takes longer is
+/// gone on with then.
+const CLAIM: Duration = Duration::from_secs(120);
+
+/// The largest note that is indexed, in bytes.
+const LARGEST: u64 = 4 * 1024 * 1024;
+
+/// Documents that are listed at once.
+const LISTED: u32 = 500;
+
+/// Indexes what is marked, until told to stop.
+pub(crate) async fn run(worker: Arc<Worker>, stop: CancellationToken) {
+    let Some(memory) = worker.memory.clone() else {
+        stop.cancelled().await;
+        return;
+    };
+    let trouble = Trouble::new("notes are not indexed");
+    while stop.run_until_cancelled(sleep(jittered(worker.config.relay))).await.is_some() {
+        let marked = match worker.workspaces.to_index(BATCH).await {
+            Ok(marked) => {
+                trouble.ends();
+                marked
+            }
+            Err(error) => {
+                trouble.begins(&error);
+                continue;
+            }
+        };
+        for (tenant, agent) in marked {
+            let span = info_span!("indexing", tenant.id = %tenant, agent.id = %agent);
+            let done = index(&worker, &memory, tenant, agent).instrument(span);
+            match stop.run_until_cancelled(done).await {
+                None => return,
+                Some(Ok(())) => {}
+                // It stays claimed for a while, and is tried again then.
+                Some(Err(error)) => {
+                    let error: &dyn std::error::Error = error.as_ref();
+                    warn!(error, agent.id = %agent, "an agent's notes are not indexed yet");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn index(
+    worker: &Worker,
+    memory: &Memory,
+    tenant: TenantId,
+    agent: AgentId,
+) -> anyhow::Result<()> {
+    let Some(upto) = worker.workspaces.claim_index(tenant, agent, CLAIM).await? else {
+        return Ok(());
+    };
+    let mut files: Vec<Listed> = Vec::new();
+    for within in [LONG_TERM, NOTES] {
+        let within: TreePath = within.parse()?;
+        files.extend(worker.workspaces.list(tenant, agent, None, Some(&within)).await?);
+    }
+    let mut there = documents(memory, tenant, agent).await?;
+    let (mut indexed, mut removed) = (0_u32, 0_u32);
+    for file in files {
+        let hash = file.hash.to_string();
+        let known = there.remove(file.path.as_str());
+        if known.as_ref() == Some(&hash) {
+            continue;
+        }
+        if put(worker, memory, (tenant, agent), file, hash).await? {
+            indexed += 1;
+        }
+    }
+    for path in there.into_keys() {
+        let request = pb::RemoveDocumentRequest { who: Some(who(agent)), path };
+        memory.client.remove_document(tenant, request).await?;
+        removed += 1;
+    }
+    memory.learnt(tenant, agent, OWNER);
+    worker.workspaces.indexed(tenant, agent, upto).await?;
+    debug!(indexed, removed, "notes are indexed");
+    Ok(())
+}
+
+/// What the service has of an agent's notes: their hashes, by path.
+async fn documents(
+    memory: &Memory,
+    tenant: TenantId,
+    agent: AgentId,
+) -> anyhow::Result<HashMap<String, String>> {
+    let mut there = HashMap::new();
+    let mut after = String::new();
+    loop {
+        let request = pb::ListDocumentsRequest {
+            who: Some(who(agent)),
+            path_prefix: String::new(),
+            limit: LISTED,
+            after: std::mem::take(&mut after),
+        };
+        let answer = memory.client.list_documents(tenant, request).await?;
+        let own = answer.documents.into_iter();
+        // What belongs to all is seen too, and is none of these.
+        let own = own.filter(|document| document.user == OWNER && !document.agent.is_empty());
+        there.extend(own.map(|document| (document.path, document.hash)));
+        if answer.next.is_empty() {
+            return Ok(there);
+        }
+        after = answer.next;
+    }
+}
+
+/// Indexes a note as it is now; not what is no text, or too large.
+async fn put(
+    worker: &Worker,
+    memory: &Memory,
+    (tenant, agent): (TenantId, AgentId),
+    listed: Listed,
+    hash: String,
+) -> anyhow::Result<bool> {
+    if listed.size > LARGEST {
+        warn!(size = listed.size, limit = LARGEST, "a note is too large to be found by a search");
+        return Ok(false);
+    }
+    // One that was changed meanwhile has marked the tree again.
+    let file = worker.workspaces.read(tenant, agent, &listed.path, Some(listed.revision)).await?;
+    let file = file.context("a listed note is not in its revision")?;
+    let Some(text) = file.text() else { return Ok(false) };
+    let request = pb::IndexDocumentRequest {
+        who: Some(who(agent)),
+        path: listed.path.to_string(),
+        text: text.to_owned(),
+        hash,
+        group_safe: false,
+        dated: None,
+        provenance: Some(pb::Provenance {
+            kind: pb::SourceKind::File.into(),
+            name: "workspace".to_owned(),
+            locator: format!("{}, revision {}", listed.path, listed.revision),
+            retrieved_at: None,
+        }),
+    };
+    memory.client.index_document(tenant, request).await?;
+    Ok(true)
+}
+
+/// Notes are the owner's.
+fn who(agent: AgentId) -> pb::Who {
+    pb::Who { agent: agent.to_string(), user: OWNER.to_owned(), ..pb::Who::default() }
+}

@@ -1,0 +1,372 @@
+//! What is remembered and known, as the tools of a turn see it: asked of the memory service.
+//!
+//! In whose name follows from the conversation (`person.rs`). The service may be away: then the
+//! model is told so, and the turn goes on. What is kept is kept under the call's key, so that a call
+//! that is made again keeps it once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use holdfast_grpc::Refused as MemoryRefused;
+use holdfast_proto::memory::v1 as pb;
+use holdfast_tools::{
+    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, Saying,
+    Sought, Updated,
+};
+use holdfast_types::{AgentId, Fault as _, Kind, TenantId};
+use serde_json::json;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::{files::is_seen, held::Held, person::Person};
+
+/// How long a tool waits for what is found, and for what is kept.
+const SEARCH: Duration = Duration::from_secs(5);
+const KEEP: Duration = Duration::from_secs(20);
+
+/// From how alike on two memories are one.
+pub(crate) const ALIKE: f64 = 0.92;
+
+/// The event as which a change of the knowledge base waits for its maintainer.
+pub(crate) const PROPOSAL: &str = "kb_proposal";
+
+/// Whose: a tenant's agent and one it speaks with.
+type Whose = (TenantId, AgentId, String);
+
+/// The memory service, and what is known of it here.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) client: holdfast_grpc::Memory,
+    held: Arc<Held>,
+    /// Of whom nothing was remembered, when they were asked for last.
+    pub(crate) nothing: Mutex<HashMap<Whose, Instant>>,
+    /// Until when no turn asks, since the service is away.
+    pub(crate) away_until: Mutex<Option<Instant>>,
+}
+
+impl Memory {
+    pub(crate) fn new(client: holdfast_grpc::Memory, held: Arc<Held>) -> Self {
+        Self { client, held, nothing: Mutex::default(), away_until: Mutex::default() }
+    }
+
+    fn person(&self, call: &Call) -> Result<Person, MemoryError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        Ok(hold.desk().person.clone())
+    }
+
+    /// Whether what was noted for the owner is there for a call's conversation.
+    fn sees_notes(&self, call: &Call) -> Result<bool, MemoryError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        let desk = hold.desk();
+        Ok(desk.kind.is_some_and(|kind| is_seen(kind, desk.audience, "MEMORY.md")))
+    }
+
+    /// Something is remembered of somebody from now on.
+    pub(crate) fn learnt(&self, tenant: TenantId, agent: AgentId, user: &str) {
+        lock(&self.nothing).remove(&(tenant, agent, user.to_owned()));
+    }
+}
+
+impl Memories for Memory {
+    async fn search(&self, call: &Call, sought: Sought) -> Result<Vec<Found>, MemoryError> {
+        let person = self.person(call)?;
+        let Sought { query, most, only, knowledge, tags } = sought;
+        let kinds = match (knowledge, only) {
+            (true, _) => vec![pb::Kind::Knowledge],
+            (false, Some(_)) => vec![pb::Kind::Memory],
+            (false, None) if self.sees_notes(call)? => {
+                vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value, pb::Kind::Document]
+            }
+            (false, None) => vec![pb::Kind::Memory, pb::Kind::Fact, pb::Kind::Value],
+        };
+        let filter = pb::Filter {
+            kinds: kinds.into_iter().map(i32::from).collect(),
+            types: only.map(|only| only.as_str().to_owned()).into_iter().collect(),
+            tags,
+            ..pb::Filter::default()
+        };
+        let request = pb::SearchRequest {
+            who: Some(person.asking(call.agent)),
+            query,
+            k: most,
+            filter: Some(filter),
+            ..pb::SearchRequest::default()
+        };
+        let answer = within(SEARCH, self.client.search(call.tenant, request)).await?;
+        Ok(answer.hits.into_iter().map(found).collect())
+    }
+
+    async fn save(&self, call: &Call, what: Saying) -> Result<KeptMemory, MemoryError> {
+        let person = self.person(call)?;
+        let Some(user) = &person.user else {
+            return Err(MemoryError::Refused(
+                "this conversation is nobody's own: there is no one to remember it for".to_owned(),
+            ));
+        };
+        let Saying { text, what, about, replaces } = what;
+        let kind = if about.is_some() { pb::Kind::Fact } else { pb::Kind::Memory };
+        let (subject, predicate) = about.unwrap_or_default();
+        let item = pb::NewItem {
+            kind: kind.into(),
+            r#type: what.as_str().to_owned(),
+            content: text,
+            subject,
+            predicate,
+            session: call.session.to_string(),
+            // A group's own memory is told in the group, and nowhere else.
+            group_safe: person.is_group,
+            supersedes: replaces.unwrap_or_default(),
+            provenance: Some(by_agent(call, &call.session.to_string())),
+            ..pb::NewItem::default()
+        };
+        let request = pb::PutItemsRequest {
+            who: Some(person.asking(call.agent)),
+            items: vec![item],
+            unless_like: ALIKE,
+            request_id: call.key.clone(),
+        };
+        let answer = within(KEEP, self.client.put_items(call.tenant, request)).await?;
+        self.learnt(call.tenant, call.agent, user);
+        let put = answer.items.into_iter().next().unwrap_or_default();
+        Ok(KeptMemory { id: put.id, was_there: put.duplicate })
+    }
+
+    async fn forget(&self, call: &Call, id: &str) -> Result<(), MemoryError> {
+        let person = self.person(call)?;
+        let who = Some(person.asking(call.agent));
+        let get = pb::GetItemRequest { who: who.clone(), id: id.to_owned(), ..Default::default() };
+        let item = within(SEARCH, self.client.get_item(call.tenant, get)).await?;
+        // What is of nobody in particular others go by, too.
+        if item.user.is_empty() || Some(&item.user) != person.user.as_ref() {
+            return Err(MemoryError::Refused(format!(
+                "`{id}` is not of whoever you speak with: your owner can remove it"
+            )));
+        }
+        let set = pb::SetItemActiveRequest { who, id: id.to_owned(), active: false };
+        within(KEEP, self.client.set_item_active(call.tenant, set)).await?;
+        Ok(())
+    }
+
+    async fn article(&self, call: &Call, id: &str, version: u32) -> Result<Article, MemoryError> {
+        let who = Some(self.person(call)?.asking(call.agent));
+        let request = pb::GetRequest { who, id: id.to_owned(), version };
+        Ok(article(within(SEARCH, self.client.kb_get(call.tenant, request)).await?))
+    }
+
+    async fn ingest(&self, call: &Call, new: NewArticle) -> Result<Article, MemoryError> {
+        let person = self.person(call)?;
+        if person.is_group || person.is_guest {
+            return Err(MemoryError::Refused(
+                "whoever speaks here adds nothing to the knowledge base: a member can, in a \
+                 conversation of their own"
+                    .to_owned(),
+            ));
+        }
+        let scope = if new.for_all { pb::Scope::Tenant } else { pb::Scope::Workspace };
+        let request = pb::IngestRequest {
+            who: Some(person.asking(call.agent)),
+            scope: scope.into(),
+            title: new.title,
+            content: new.text.into_bytes(),
+            media_type: "text/markdown".to_owned(),
+            tags: new.tags,
+            provenance: Some(source(call, &new.source)),
+            author: call.agent_name.to_string(),
+            confidence: None,
+            request_id: call.key.clone(),
+        };
+        Ok(article(within(KEEP, self.client.kb_ingest(call.tenant, request)).await?))
+    }
+
+    async fn update(&self, call: &Call, change: ArticleChange) -> Result<Updated, MemoryError> {
+        let person = self.person(call)?;
+        if !person.is_maintainer {
+            return self.propose(call, &person, change).await;
+        }
+        let request = pb::UpdateRequest {
+            who: Some(person.asking(call.agent)),
+            id: change.id,
+            content: change.text.into_bytes(),
+            media_type: "text/markdown".to_owned(),
+            title: change.title,
+            provenance: Some(source(call, &change.source)),
+            author: call.agent_name.to_string(),
+            version: change.version,
+            ..pb::UpdateRequest::default()
+        };
+        let updated = within(KEEP, self.client.kb_update(call.tenant, request)).await?;
+        Ok(Updated::Done(article(updated)))
+    }
+}
+
+impl Memory {
+    /// Keeps a change as a proposal, for those who may make it (C-49).
+    async fn propose(
+        &self,
+        call: &Call,
+        person: &Person,
+        change: ArticleChange,
+    ) -> Result<Updated, MemoryError> {
+        let who = person.asking(call.agent);
+        // What they cannot read they cannot change.
+        let read = pb::GetRequest {
+            who: Some(who.clone()),
+            id: change.id.clone(),
+            version: change.version,
+        };
+        within(SEARCH, self.client.kb_get(call.tenant, read)).await?;
+        let payload = json!({
+            "article": change.id,
+            "version": change.version,
+            "title": change.title,
+            "text": change.text,
+            "source": change.source,
+        });
+        let item = pb::NewItem {
+            kind: pb::Kind::Event.into(),
+            r#type: PROPOSAL.to_owned(),
+            content: payload.to_string(),
+            session: call.session.to_string(),
+            provenance: Some(source(call, &change.source)),
+            ..pb::NewItem::default()
+        };
+        let request = pb::PutItemsRequest {
+            who: Some(who),
+            items: vec![item],
+            unless_like: 0.0,
+            request_id: call.key.clone(),
+        };
+        let answer = within(KEEP, self.client.put_items(call.tenant, request)).await?;
+        let id = answer.items.into_iter().next().unwrap_or_default().id;
+        info!(proposal = %id, "a change of the knowledge base was proposed");
+        Ok(Updated::Proposed(id))
+    }
+}
+
+/// Waits so long for an answer, and says what a refusal means.
+async fn within<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<T, MemoryRefused>>,
+) -> Result<T, MemoryError> {
+    let refused = match timeout(limit, asked).await {
+        Ok(Ok(answer)) => return Ok(answer),
+        Ok(Err(refused)) => refused,
+        Err(_) => {
+            warn!(limit_s = limit.as_secs(), "the memory service has not answered in time");
+            return Err(MemoryError::Away);
+        }
+    };
+    Err(match refused.kind() {
+        Kind::Unavailable | Kind::Unauthenticated | Kind::Internal => {
+            warn!(error = &refused as &dyn std::error::Error, "the memory service has not answered");
+            MemoryError::Away
+        }
+        Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
+            MemoryError::Refused(refused.message)
+        }
+    })
+}
+
+/// Something that the agent wrote itself.
+fn by_agent(call: &Call, locator: &str) -> pb::Provenance {
+    pb::Provenance {
+        kind: pb::SourceKind::Agent.into(),
+        name: call.agent_name.to_string(),
+        locator: locator.to_owned(),
+        retrieved_at: None,
+    }
+}
+
+/// Where the agent says that something is from.
+fn source(call: &Call, source: &str) -> pb::Provenance {
+    let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
+    let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
+    match host.filter(|host| !host.is_empty()) {
+        Some(host) => pb::Provenance {
+            kind: pb::SourceKind::Web.into(),
+            name: host.chars().take(200).collect(),
+            locator: source.to_owned(),
+            retrieved_at: None,
+        },
+        None => by_agent(call, source),
+    }
+}
+
+fn found(hit: pb::Hit) -> Found {
+    let kind = hit.kind();
+    let why = hit.why.unwrap_or_default();
+    let at = (kind == pb::Kind::Document).then_some((hit.start, hit.end));
+    Found {
+        what: word(kind, &hit.r#type),
+        when: day(hit.at.as_ref()),
+        from: hit.provenance.map(|from| from_of(&from)).unwrap_or_default(),
+        why: format!(
+            "score {:.2} (meaning {:.2}, words {:.2})",
+            hit.score, why.cosine, why.words_raw
+        ),
+        at: at.and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
+        id: hit.id,
+        text: hit.text,
+        path: hit.path,
+        headings: hit.headings,
+    }
+}
+
+/// What something is, in a word.
+pub(crate) fn word(kind: pb::Kind, of: &str) -> String {
+    match kind {
+        pb::Kind::Memory if !of.is_empty() => of,
+        pb::Kind::Memory => "memory",
+        pb::Kind::Fact => "fact",
+        pb::Kind::Value => "value",
+        pb::Kind::Event => "event",
+        pb::Kind::Turn => "said",
+        pb::Kind::Document => "note",
+        pb::Kind::Knowledge => "article",
+        pb::Kind::Unspecified => "memory",
+    }
+    .to_owned()
+}
+
+/// A day, ready to be read; empty if none is given.
+pub(crate) fn day(at: Option<&prost_types::Timestamp>) -> String {
+    let at = at.and_then(|at| jiff::Timestamp::new(at.seconds, at.nanos).ok());
+    at.map(|at| at.strftime("%Y-%m-%d").to_string()).unwrap_or_default()
+}
+
+/// Where something comes from, ready to be read.
+fn from_of(provenance: &pb::Provenance) -> String {
+    let kind = match provenance.kind() {
+        pb::SourceKind::User => "user",
+        pb::SourceKind::Tool => "tool",
+        pb::SourceKind::Web => "web",
+        pb::SourceKind::File => "file",
+        pb::SourceKind::System => "system",
+        pb::SourceKind::Agent => "agent",
+        pb::SourceKind::Unspecified => "somebody",
+    };
+    let gap = if provenance.locator.is_empty() { "" } else { ", " };
+    format!("from {kind} {}{gap}{}", provenance.name, provenance.locator)
+}
+
+fn article(article: pb::Article) -> Article {
+    let masked = article.masked.iter().map(|count| format!("{}: {}", count.what, count.rows));
+    Article {
+        masked: masked.collect(),
+        from: article.provenance.map(|from| from_of(&from)).unwrap_or_default(),
+        id: article.id,
+        version: article.version,
+        title: article.title,
+        text: article.text,
+        tags: article.tags,
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,53 @@
+//! The agent's notes of the day (spec MEM-007): `memory/202612/20261201.md`, by its user's calendar.
+//!
+//! Those of the last three days are part of the prompt where `MEMORY.md` is. What was noted in
+//! another form before (`memory/2026-12-01.md`) is still read.
+
+use jiff::{ToSpan as _, Timestamp, civil::Date, tz::TimeZone};
+
+/// How many days' notes the prompt shows.
+const DAYS: usize = 3;
+
+/// Where what happens on a day is noted.
+pub(crate) fn path_of(day: Date) -> String {
+    format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d"))
+}
+
+/// Where notes of the last days may be, newest first.
+pub(crate) fn recent(now: Timestamp, zone: &TimeZone) -> Vec<String> {
+    let mut day = now.to_zoned(zone.clone()).date();
+    let mut paths = Vec::with_capacity(2 * DAYS);
+    for _ in 0..DAYS {
+        paths.push(path_of(day));
+        paths.push(format!("memory/{}.md", day.strftime("%Y-%m-%d")));
+        let Ok(before) = day.checked_sub(1.day()) else { break };
+        day = before;
+    }
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_days_are_those_of_the_user_s_calendar() {
+        let now: Timestamp = "2026-03-01T23:30:00Z".parse().unwrap();
+        let oslo = TimeZone::get("Europe/Oslo").unwrap();
+
+        let there = recent(now, &oslo);
+
+        assert_eq!(
+            there,
+            [
+                "memory/202603/20260302.md",
+                "memory/2026-03-02.md",
+                "memory/202603/20260301.md",
+                "memory/2026-03-01.md",
+                "memory/202602/20260228.md",
+                "memory/2026-02-28.md",
+            ]
+        );
+        assert_eq!(recent(now, &TimeZone::UTC)[0], "memory/202603/20260301.md");
+    }
+}

@@ -1,0 +1,225 @@
+//! Remembering for a message: what fits it is looked up while the turn goes on, and shown with it.
+//!
+//! It is asked for once a message is heard, beside all else that comes before the model is asked,
+//! and waited for no longer than `runner.memory.recall_timeout`. Of whom nothing is remembered is
+//! known for some seconds, so that an agent without memories asks seldom; a service that is away is
+//! not asked for some seconds either. Whatever goes wrong, the turn goes on without.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use holdfast_agent::{
+    prompt::{PromptMode, Remembered},
+    seen,
+};
+use holdfast_proto::memory::v1 as pb;
+use holdfast_types::{AgentId, Entry, Fault as _, Kind, SessionKind, Strategy, TenantId};
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument as _, Span, debug, warn};
+
+use crate::{
+    agents::Brief,
+    files::is_seen,
+    memory::{Memory, day, lock, word},
+    person::Person,
+    turn::Turn,
+};
+
+/// For how long nobody asks again of whom nothing is remembered. What this process keeps counts at
+/// once, what others keep after so long.
+const NOTHING: Duration = Duration::from_secs(10);
+
+/// For how long a service that is away, or slow, is not asked.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// The most of whom it is known that nothing is remembered; beyond them all are asked again.
+const MOST_NOTHING: usize = 20_000;
+
+/// How much of what was said is looked for, in bytes.
+const LONGEST: usize = 2_000;
+
+/// What is being remembered for a turn, and what was.
+#[derive(Debug, Default)]
+pub(crate) struct Recall {
+    /// What the turn had heard when it was asked.
+    heard: Vec<i64>,
+    asked: Option<AbortOnDropHandle<Vec<Remembered>>>,
+    /// What fits, best first.
+    pub(crate) memories: Vec<Remembered>,
+}
+
+impl Turn<'_> {
+    /// Whose memory the conversation is about.
+    pub(crate) fn speaks_with(&self, brief: &Brief) -> Person {
+        Person::of(self.kind, &self.key, self.audience(brief), &self.who())
+    }
+
+    /// Begins to look for what fits what was heard, if that is new.
+    pub(crate) fn begin_recall(&mut self, brief: &Brief) {
+        let heard = seen(self.journal.entries());
+        let Some(memory) = &self.worker.memory else { return };
+        let most = self.worker.config.memory.recall;
+        if most == 0 || heard.is_empty() || heard == self.recall.heard || !has_memory(brief, self.kind)
+        {
+            return;
+        }
+        let person = self.speaks_with(brief);
+        let query = said(self.journal.turn());
+        self.recall.heard = heard;
+        if person.user.is_none() || query.is_empty() {
+            return;
+        }
+        let tenant = self.hold.claim.tenant;
+        let notes = is_seen(self.kind, self.audience(brief), "MEMORY.md");
+        let asking = Asking { tenant, agent: brief.agent, person, query, most, notes };
+        if !memory.is_worth_asking(&asking) {
+            self.recall.memories.clear();
+            return;
+        }
+        let (memory, limit) = (Arc::clone(memory), self.worker.config.memory.recall_timeout);
+        let asked = async move { memory.recall(asking, limit).await };
+        let asked = tokio::spawn(asked.instrument(Span::current()));
+        self.recall.asked = Some(AbortOnDropHandle::new(asked));
+    }
+
+    /// Waits for what fits: it is there, or it will not be in time.
+    pub(crate) async fn finish_recall(&mut self) {
+        if let Some(asked) = self.recall.asked.take() {
+            self.recall.memories = asked.await.unwrap_or_default();
+        }
+    }
+}
+
+/// Whether the prompt of such a conversation has memory.
+pub(crate) fn has_memory(brief: &Brief, kind: SessionKind) -> bool {
+    let usual = brief.context.strategy != Strategy::Lite && PromptMode::of(kind) == PromptMode::Full;
+    brief.context.include_memory.unwrap_or(usual)
+}
+
+/// What was said in a turn, the newest of it.
+fn said(turn: &[Entry]) -> String {
+    let heard = turn.iter().filter_map(|entry| match entry {
+        Entry::Heard { body, .. } if !body.silent && body.command().is_none() => {
+            Some(body.text.trim())
+        }
+        Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    });
+    let all = heard.collect::<Vec<&str>>().join("\n");
+    let from = all.ceil_char_boundary(all.len().saturating_sub(LONGEST));
+    all[from..].trim().to_owned()
+}
+
+/// What is looked for, and for whom.
+#[derive(Debug)]
+struct Asking {
+    tenant: TenantId,
+    agent: AgentId,
+    person: Person,
+    query: String,
+    most: u32,
+    /// What was noted for the owner may be told.
+    notes: bool,
+}
+
+impl Asking {
+    fn user(&self) -> String {
+        self.person.user.clone().unwrap_or_default()
+    }
+}
+
+impl Memory {
+    fn is_worth_asking(&self, asking: &Asking) -> bool {
+        let now = Instant::now();
+        if lock(&self.away_until).is_some_and(|until| now < until) {
+            return false;
+        }
+        let nothing = lock(&self.nothing);
+        let asked = nothing.get(&(asking.tenant, asking.agent, asking.user()));
+        asked.is_none_or(|asked| now.duration_since(*asked) >= NOTHING)
+    }
+
+    /// What fits; nothing if it is not found in time.
+    async fn recall(&self, asking: Asking, limit: Duration) -> Vec<Remembered> {
+        let whose = (asking.tenant, asking.agent, asking.user());
+        let mut kinds = vec![pb::Kind::Memory, pb::Kind::Fact];
+        if asking.notes {
+            kinds.push(pb::Kind::Document);
+        }
+        let filter = pb::Filter {
+            kinds: kinds.into_iter().map(i32::from).collect(),
+            ..pb::Filter::default()
+        };
+        let request = pb::SearchRequest {
+            who: Some(asking.person.asking(asking.agent)),
+            query: asking.query,
+            k: asking.most,
+            filter: Some(filter),
+            ..pb::SearchRequest::default()
+        };
+        let began = Instant::now();
+        let answer = timeout(limit, self.client.search(asking.tenant, request)).await;
+        let outcome = match &answer {
+            Ok(Ok(_)) => "ok",
+            Ok(Err(_)) => "failed",
+            Err(_) => "late",
+        };
+        metrics::histogram!("holdfast_runner_recall_duration_seconds", "outcome" => outcome)
+            .record(began.elapsed().as_secs_f64());
+        let hits = match answer {
+            Ok(Ok(answer)) => answer.hits,
+            Ok(Err(refused)) => {
+                if refused.kind() == Kind::Unavailable {
+                    debug!("nothing is remembered: the memory service is away");
+                } else {
+                    warn!(error = &refused as &dyn std::error::Error, "nothing is remembered");
+                }
+                *lock(&self.away_until) = Some(Instant::now() + AWAY);
+                return Vec::new();
+            }
+            Err(_) => {
+                debug!("nothing is remembered: the memory service is slow");
+                *lock(&self.away_until) = Some(Instant::now() + AWAY);
+                return Vec::new();
+            }
+        };
+        if hits.is_empty() {
+            let mut nothing = lock(&self.nothing);
+            if nothing.len() >= MOST_NOTHING {
+                nothing.clear();
+            }
+            nothing.insert(whose, Instant::now());
+        }
+        // What is in the prompt whole is not told twice.
+        hits.into_iter().filter(|hit| !hit.path.ends_with("MEMORY.md")).map(remembered).collect()
+    }
+}
+
+fn remembered(hit: pb::Hit) -> Remembered {
+    let what = word(hit.kind(), &hit.r#type);
+    Remembered { what, when: day(hit.at.as_ref()), text: hit.text }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_types::Body;
+
+    use super::*;
+
+    #[test]
+    fn what_is_looked_for_is_what_was_said_last_and_not_a_command() {
+        let heard = |text: &str| Entry::Heard { seq: 1, body: Body::text(text) };
+        let silent = Entry::Heard { seq: 2, body: Body { silent: true, ..Body::text("psst") } };
+        let long = heard(&"ä".repeat(LONGEST));
+
+        assert_eq!(said(&[heard(" my cat "), silent, heard("/status"), heard("and dog")]), "my cat\nand dog");
+        assert_eq!(said(&[heard("before"), long]).len(), LONGEST);
+        assert_eq!(said(&[]), "");
+    }
+}

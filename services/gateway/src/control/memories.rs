@@ -1,0 +1,375 @@
+//! `Memories` and `Knowledge`: what agents remember and know, for people and programs.
+//!
+//! The memory service keeps it. Here it is found out who may, which agent is meant, and where what
+//! is saved comes from; in whose name is asked follows from the caller's tenant and from nothing
+//! that a request could say of another.
+
+mod knowledge;
+
+use std::time::Duration;
+
+use holdfast_grpc::{Caller, Memory as Client, Refused, Scope};
+use holdfast_proto::{
+    gateway::v1::{
+        self as pb, EraseMemoriesRequest, EraseMemoriesResponse, ForgetMemoryRequest,
+        ForgetMemoryResponse, GetMemoryStatusRequest, GetMemoryStatusResponse, ListMemoriesRequest,
+        ListMemoriesResponse, SaveMemoryRequest, SaveMemoryResponse, SearchMemoriesRequest,
+        SearchMemoriesResponse, memories_server::Memories as Service,
+    },
+    memory::v1 as kept,
+};
+use holdfast_types::{AgentId, TenantId};
+use tokio::time::timeout;
+use tonic::{Request, Response, Status};
+
+use super::{AgentNames, State, given_text, refuse};
+use crate::{Error, auth::require};
+
+pub use knowledge::Knowledge;
+
+/// How long the memory service may take: a large document takes some seconds.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// From how alike on two memories are one.
+const ALIKE: f64 = 0.92;
+
+/// Answers `holdfast.gateway.v1.Memories`.
+#[derive(Debug)]
+pub struct Memories(pub State);
+
+#[tonic::async_trait]
+impl Service for Memories {
+    async fn list_memories(
+        &self,
+        request: Request<ListMemoriesRequest>,
+    ) -> Result<Response<ListMemoriesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let tenant = caller.tenant;
+        let everybody = request.user.is_empty();
+        let who = match (everybody, request.agent.is_empty()) {
+            (true, true) => everything(),
+            _ => {
+                let agent = self.0.agent_named(tenant, &request.agent).await?;
+                kept::Who { agent: agent.to_string(), user: request.user, everything: everybody, ..Default::default() }
+            }
+        };
+        let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
+        let listed = kept::ListItemsRequest {
+            who: Some(who),
+            kinds: kinds.collect::<Result<Vec<i32>, Error>>()?,
+            r#type: request.r#type,
+            session: request.session,
+            history: request.history,
+            limit: request.limit,
+            after: request.after,
+            ..kept::ListItemsRequest::default()
+        };
+
+        let listed = within(self.0.memory()?.list_items(tenant, listed)).await?;
+
+        let agents = self.0.agent_names(tenant).await?;
+        let memories = listed.items.into_iter().map(|item| memory_of(item, &agents)).collect();
+        Ok(Response::new(ListMemoriesResponse { memories, next: listed.next }))
+    }
+
+    async fn search_memories(
+        &self,
+        request: Request<SearchMemoriesRequest>,
+    ) -> Result<Response<SearchMemoriesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let tenant = caller.tenant;
+        given_text("query", &request.query)?;
+        let agent = self.0.agent_named(tenant, &request.agent).await?;
+        let user = request.user;
+        let group = user.starts_with("group:");
+        let kinds = match request.types.is_empty() {
+            true => vec![
+                kept::Kind::Memory,
+                kept::Kind::Fact,
+                kept::Kind::Value,
+                kept::Kind::Event,
+                kept::Kind::Document,
+            ],
+            false => vec![kept::Kind::Memory],
+        };
+        let search = kept::SearchRequest {
+            who: Some(kept::Who { agent: agent.to_string(), user, group, ..Default::default() }),
+            query: request.query,
+            k: request.limit,
+            filter: Some(kept::Filter {
+                kinds: kinds.into_iter().map(i32::from).collect(),
+                types: request.types,
+                ..kept::Filter::default()
+            }),
+            ..kept::SearchRequest::default()
+        };
+
+        let answer = within(self.0.memory()?.search(tenant, search)).await?;
+
+        let agents = self.0.agent_names(tenant).await?;
+        let found = answer.hits.into_iter().map(|hit| found_of(hit, &agents)).collect();
+        Ok(Response::new(SearchMemoriesResponse { found, model: answer.model }))
+    }
+
+    async fn save_memory(
+        &self,
+        request: Request<SaveMemoryRequest>,
+    ) -> Result<Response<SaveMemoryResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let tenant = caller.tenant;
+        given_text("text", &request.text)?;
+        let agent = self.0.agent_named(tenant, &request.agent).await?;
+        let (user, group) = (request.user.clone(), request.user.starts_with("group:"));
+        let is_fact = match (request.subject.is_empty(), request.predicate.is_empty()) {
+            (false, false) => true,
+            (true, true) => false,
+            _ => return Err(Error::Missing("subject and predicate").into()),
+        };
+        let kind = if is_fact { kept::Kind::Fact } else { kept::Kind::Memory };
+        let item = kept::NewItem {
+            kind: kind.into(),
+            r#type: if request.r#type.is_empty() { "fact".to_owned() } else { request.r#type },
+            content: request.text,
+            subject: request.subject,
+            predicate: request.predicate,
+            group_safe: group,
+            expires_at: request.expires_at,
+            supersedes: request.replaces,
+            provenance: Some(source(&caller, &request.source)),
+            ..kept::NewItem::default()
+        };
+        let put = kept::PutItemsRequest {
+            who: Some(kept::Who { agent: agent.to_string(), user, group, ..Default::default() }),
+            items: vec![item],
+            unless_like: ALIKE,
+            request_id: keyed(&caller, &request.request_id),
+        };
+
+        let put = within(self.0.memory()?.put_items(tenant, put)).await?;
+
+        let put = put.items.into_iter().next().unwrap_or_default();
+        Ok(Response::new(SaveMemoryResponse { id: put.id, duplicate: put.duplicate }))
+    }
+
+    async fn forget_memory(
+        &self,
+        request: Request<ForgetMemoryRequest>,
+    ) -> Result<Response<ForgetMemoryResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("id", &request.id)?;
+        let memory = self.0.memory()?;
+        let get = kept::GetItemRequest {
+            who: Some(everything()),
+            id: request.id.clone(),
+            ..kept::GetItemRequest::default()
+        };
+        within(memory.get_item(caller.tenant, get)).await?;
+        let what = Some(kept::forget_request::What::Item(request.id));
+        let forget = kept::ForgetRequest { who: Some(everything()), what };
+
+        within(memory.forget(caller.tenant, forget)).await?;
+
+        Ok(Response::new(ForgetMemoryResponse {}))
+    }
+
+    async fn erase_memories(
+        &self,
+        request: Request<EraseMemoriesRequest>,
+    ) -> Result<Response<EraseMemoriesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let what = match (request.user.is_empty(), request.session.is_empty()) {
+            (false, true) => kept::forget_request::What::User(request.user),
+            (true, false) => kept::forget_request::What::Session(request.session),
+            (true, true) => return Err(Error::Missing("user").into()),
+            (false, false) => {
+                return Err(refuse("give `user` or `session`, and not both".to_owned()).into());
+            }
+        };
+        let forget = kept::ForgetRequest { who: Some(everything()), what: Some(what) };
+
+        let erased = within(self.0.memory()?.forget(caller.tenant, forget)).await?;
+
+        let (erased, left) = (counts(erased.erased), counts(erased.left));
+        Ok(Response::new(EraseMemoriesResponse { erased, left }))
+    }
+
+    async fn get_memory_status(
+        &self,
+        request: Request<GetMemoryStatusRequest>,
+    ) -> Result<Response<GetMemoryStatusResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let asked = kept::GetStatusRequest { who: Some(everything()) };
+
+        let status = within(self.0.memory()?.status(caller.tenant, asked)).await?;
+
+        Ok(Response::new(GetMemoryStatusResponse {
+            kept: counts(status.rows),
+            model: status.model,
+            dimension: status.dimension,
+            next_model: status.next_model,
+            pending: status.pending,
+            failed: status.failed,
+            search: status.search,
+        }))
+    }
+}
+
+impl State {
+    /// The memory service.
+    fn memory(&self) -> Result<&Client, Error> {
+        self.memory.as_ref().ok_or(Error::NoMemory)
+    }
+
+    /// The agent of that name or id; the default one if it is empty.
+    async fn agent_named(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
+        let agent = match named {
+            "" => self.directory.default_agent(tenant).await?,
+            named => self.directory.agent(tenant, named).await?,
+        };
+        Ok(agent.id)
+    }
+}
+
+/// Waits for an answer as long as anybody does.
+async fn within<T>(asked: impl Future<Output = Result<T, Refused>>) -> Result<T, Error> {
+    match timeout(PATIENCE, asked).await {
+        Ok(answer) => Ok(answer?),
+        Err(_) => Err(Error::SlowMemory),
+    }
+}
+
+/// An administrator of the tenant, whose door this is.
+fn everything() -> kept::Who {
+    kept::Who { everything: true, maintainer: true, ..kept::Who::default() }
+}
+
+/// A request's own key: two callers may use the same.
+fn keyed(caller: &Caller, request_id: &str) -> String {
+    if request_id.is_empty() { String::new() } else { format!("{}:{request_id}", by(caller)) }
+}
+
+fn by(caller: &Caller) -> String {
+    caller.key.map_or_else(|| caller.name.clone(), |key| key.to_string())
+}
+
+/// Where a caller says that something is from; itself, if it does not.
+fn source(caller: &Caller, source: &str) -> kept::Provenance {
+    let site = source.strip_prefix("https://").or_else(|| source.strip_prefix("http://"));
+    let host = site.and_then(|rest| rest.split(['/', '?', '#']).next());
+    let (kind, name) = match host.filter(|host| !host.is_empty()) {
+        Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
+        None => (kept::SourceKind::User, by(caller)),
+    };
+    kept::Provenance {
+        kind: kind.into(),
+        name,
+        locator: source.to_owned(),
+        retrieved_at: None,
+    }
+}
+
+fn kind_of(word: &str) -> Result<kept::Kind, Error> {
+    Ok(match word {
+        "memory" => kept::Kind::Memory,
+        "fact" => kept::Kind::Fact,
+        "value" => kept::Kind::Value,
+        "event" => kept::Kind::Event,
+        other => {
+            return Err(Error::Unknown {
+                field: "kinds",
+                given: other.chars().take(80).collect(),
+                wanted: "`memory`, `fact`, `value` or `event`",
+            });
+        }
+    })
+}
+
+fn kind_word(kind: kept::Kind) -> String {
+    match kind {
+        kept::Kind::Memory | kept::Kind::Unspecified => "memory",
+        kept::Kind::Value => "value",
+        kept::Kind::Fact => "fact",
+        kept::Kind::Event => "event",
+        kept::Kind::Turn => "said",
+        kept::Kind::Document => "note",
+        kept::Kind::Knowledge => "article",
+    }
+    .to_owned()
+}
+
+/// An agent's name, of an id that is none or another's.
+fn agent_name(id: &str, agents: &AgentNames) -> String {
+    id.parse::<AgentId>().map(|id| agents.of(id)).unwrap_or_default()
+}
+
+fn memory_of(item: kept::Item, agents: &AgentNames) -> pb::Memory {
+    pb::Memory {
+        kind: kind_word(item.kind()),
+        agent: agent_name(&item.agent, agents),
+        source: item.provenance.map(source_of),
+        id: item.id,
+        r#type: item.r#type,
+        text: item.content,
+        subject: item.subject,
+        predicate: item.predicate,
+        user: item.user,
+        session: item.session,
+        active: item.active,
+        at: item.at,
+        created_at: item.created_at,
+        expires_at: item.expires_at,
+        superseded_by: item.superseded_by,
+    }
+}
+
+fn found_of(hit: kept::Hit, agents: &AgentNames) -> pb::FoundMemory {
+    let why = hit.why.unwrap_or_default();
+    let kind = hit.kind();
+    let memory = pb::Memory {
+        kind: kind_word(kind),
+        agent: agent_name(&hit.agent, agents),
+        source: hit.provenance.map(source_of),
+        id: if kind == kept::Kind::Document { hit.path } else { hit.id },
+        r#type: hit.r#type,
+        text: hit.text,
+        user: hit.user,
+        session: hit.session,
+        active: true,
+        at: hit.at,
+        ..pb::Memory::default()
+    };
+    pb::FoundMemory {
+        memory: Some(memory),
+        score: hit.score,
+        meaning: why.cosine,
+        words: why.words_raw,
+    }
+}
+
+fn source_of(provenance: kept::Provenance) -> pb::MemorySource {
+    let kind = match provenance.kind() {
+        kept::SourceKind::User => "user",
+        kept::SourceKind::Tool => "tool",
+        kept::SourceKind::Web => "web",
+        kept::SourceKind::File => "file",
+        kept::SourceKind::System => "system",
+        kept::SourceKind::Agent => "agent",
+        kept::SourceKind::Unspecified => "",
+    };
+    pb::MemorySource {
+        kind: kind.to_owned(),
+        name: provenance.name,
+        locator: provenance.locator,
+        retrieved_at: provenance.retrieved_at,
+    }
+}
+
+fn counts(counts: Vec<kept::Count>) -> Vec<pb::MemoryCount> {
+    counts.into_iter().map(|count| pb::MemoryCount { what: count.what, rows: count.rows }).collect()
+}

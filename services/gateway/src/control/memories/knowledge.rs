@@ -1,0 +1,246 @@
+//! `Knowledge`: the articles of a tenant, for people and programs.
+
+use holdfast_grpc::Scope;
+use holdfast_proto::{
+    gateway::v1::{
+        self as pb, GetArticleRequest, GetArticleResponse, IngestArticleRequest,
+        IngestArticleResponse, ListArticleVersionsRequest, ListArticleVersionsResponse,
+        ListArticlesRequest, ListArticlesResponse, RemoveArticleRequest, RemoveArticleResponse,
+        SearchArticlesRequest, SearchArticlesResponse, UpdateArticleRequest, UpdateArticleResponse,
+        knowledge_server::Knowledge as Service,
+    },
+    memory::v1 as kept,
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    super::{AgentNames, State, given_text},
+    agent_name, counts, everything, keyed, source, source_of, within,
+};
+use crate::{Error, auth::require};
+
+/// Answers `holdfast.gateway.v1.Knowledge`.
+#[derive(Debug)]
+pub struct Knowledge(pub State);
+
+#[tonic::async_trait]
+impl Service for Knowledge {
+    async fn search_articles(
+        &self,
+        request: Request<SearchArticlesRequest>,
+    ) -> Result<Response<SearchArticlesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        given_text("query", &request.query)?;
+        let agent = match request.agent.as_str() {
+            "" => String::new(),
+            named => self.0.agent_named(caller.tenant, named).await?.to_string(),
+        };
+        let search = kept::SearchRequest {
+            who: Some(kept::Who { agent, ..kept::Who::default() }),
+            query: request.query,
+            k: request.limit,
+            filter: Some(kept::Filter {
+                kinds: vec![kept::Kind::Knowledge.into()],
+                tags: request.tags,
+                ..kept::Filter::default()
+            }),
+            ..kept::SearchRequest::default()
+        };
+
+        let answer = within(self.0.memory()?.search(caller.tenant, search)).await?;
+
+        let found = answer.hits.into_iter().map(found_of).collect();
+        Ok(Response::new(SearchArticlesResponse { found, model: answer.model }))
+    }
+
+    async fn ingest_article(
+        &self,
+        request: Request<IngestArticleRequest>,
+    ) -> Result<Response<IngestArticleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("source", &request.source)?;
+        if request.content.is_empty() {
+            return Err(Error::Missing("content").into());
+        }
+        let (scope, agent) = match request.agent.as_str() {
+            "" => (kept::Scope::Tenant, String::new()),
+            named => {
+                let agent = self.0.agent_named(caller.tenant, named).await?;
+                (kept::Scope::Workspace, agent.to_string())
+            }
+        };
+        let ingest = kept::IngestRequest {
+            who: Some(kept::Who { agent, maintainer: true, ..kept::Who::default() }),
+            scope: scope.into(),
+            title: request.title,
+            content: request.content,
+            media_type: request.media_type,
+            tags: request.tags,
+            provenance: Some(source(&caller, &request.source)),
+            author: request.author,
+            confidence: request.confidence,
+            request_id: keyed(&caller, &request.request_id),
+        };
+
+        let article = within(self.0.memory()?.kb_ingest(caller.tenant, ingest)).await?;
+
+        let agents = self.0.agent_names(caller.tenant).await?;
+        let article = Some(article_of(article, &agents));
+        Ok(Response::new(IngestArticleResponse { article }))
+    }
+
+    async fn get_article(
+        &self,
+        request: Request<GetArticleRequest>,
+    ) -> Result<Response<GetArticleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        given_text("id", &request.id)?;
+        let get = kept::GetRequest {
+            who: Some(everything()),
+            id: request.id,
+            version: request.version,
+        };
+
+        let article = within(self.0.memory()?.kb_get(caller.tenant, get)).await?;
+
+        let agents = self.0.agent_names(caller.tenant).await?;
+        let article = Some(article_of(article, &agents));
+        Ok(Response::new(GetArticleResponse { article }))
+    }
+
+    async fn update_article(
+        &self,
+        request: Request<UpdateArticleRequest>,
+    ) -> Result<Response<UpdateArticleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("id", &request.id)?;
+        given_text("source", &request.source)?;
+        let update = kept::UpdateRequest {
+            who: Some(everything()),
+            id: request.id,
+            content: request.content,
+            media_type: request.media_type,
+            title: request.title,
+            tags: request.tags.map(|tags| kept::Tags { tags: tags.tags }),
+            provenance: Some(source(&caller, &request.source)),
+            author: request.author,
+            version: request.version,
+            ..kept::UpdateRequest::default()
+        };
+
+        let article = within(self.0.memory()?.kb_update(caller.tenant, update)).await?;
+
+        let agents = self.0.agent_names(caller.tenant).await?;
+        let article = Some(article_of(article, &agents));
+        Ok(Response::new(UpdateArticleResponse { article }))
+    }
+
+    async fn list_articles(
+        &self,
+        request: Request<ListArticlesRequest>,
+    ) -> Result<Response<ListArticlesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let who = match request.agent.as_str() {
+            "" => everything(),
+            named => {
+                let agent = self.0.agent_named(caller.tenant, named).await?.to_string();
+                kept::Who { agent, ..kept::Who::default() }
+            }
+        };
+        let list = kept::ListRequest {
+            who: Some(who),
+            scope: kept::Scope::Unspecified.into(),
+            tags: request.tags,
+            limit: request.limit,
+            after: request.after,
+        };
+
+        let listed = within(self.0.memory()?.kb_list(caller.tenant, list)).await?;
+
+        let agents = self.0.agent_names(caller.tenant).await?;
+        let articles = listed.articles.into_iter().map(|one| article_of(one, &agents)).collect();
+        Ok(Response::new(ListArticlesResponse { articles, next: listed.next }))
+    }
+
+    async fn list_article_versions(
+        &self,
+        request: Request<ListArticleVersionsRequest>,
+    ) -> Result<Response<ListArticleVersionsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        given_text("id", &request.id)?;
+        let asked = kept::VersionsRequest { who: Some(everything()), id: request.id };
+
+        let listed = within(self.0.memory()?.kb_versions(caller.tenant, asked)).await?;
+
+        let agents = self.0.agent_names(caller.tenant).await?;
+        let versions = listed.versions.into_iter().map(|one| article_of(one, &agents)).collect();
+        Ok(Response::new(ListArticleVersionsResponse { versions }))
+    }
+
+    async fn remove_article(
+        &self,
+        request: Request<RemoveArticleRequest>,
+    ) -> Result<Response<RemoveArticleResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("id", &request.id)?;
+        let remove = kept::RemoveRequest { who: Some(everything()), id: request.id.clone() };
+
+        let removed = within(self.0.memory()?.kb_remove(caller.tenant, remove)).await?;
+
+        if !removed.removed {
+            return Err(Error::NoArticle(request.id.chars().take(80).collect()).into());
+        }
+        Ok(Response::new(RemoveArticleResponse {}))
+    }
+}
+
+fn scope_word(scope: kept::Scope) -> String {
+    match scope {
+        kept::Scope::Workspace => "agent",
+        kept::Scope::Tenant | kept::Scope::Unspecified => "tenant",
+    }
+    .to_owned()
+}
+
+fn article_of(article: kept::Article, agents: &AgentNames) -> pb::Article {
+    pb::Article {
+        scope: scope_word(article.scope()),
+        agent: agent_name(&article.agent, agents),
+        source: article.provenance.map(source_of),
+        masked: counts(article.masked),
+        id: article.id,
+        version: article.version,
+        title: article.title,
+        text: article.text,
+        tags: article.tags,
+        author: article.author,
+        confidence: article.confidence,
+        created_at: article.created_at,
+        updated_at: article.updated_at,
+        chunks: article.chunks,
+        pending: article.pending,
+    }
+}
+
+fn found_of(hit: kept::Hit) -> pb::FoundArticle {
+    let why = hit.why.unwrap_or_default();
+    pb::FoundArticle {
+        scope: scope_word(hit.scope()),
+        source: hit.provenance.map(source_of),
+        id: hit.id,
+        title: hit.path,
+        text: hit.text,
+        headings: hit.headings,
+        tags: hit.tags,
+        score: hit.score,
+        meaning: why.cosine,
+        words: why.words_raw,
+    }
+}
