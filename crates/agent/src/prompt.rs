@@ -12,7 +12,7 @@
 //! | 2 | Tooling | stable | tools |
 //! | 3 | Tool Call Style | stable | not none |
 //! | 4 | CLI Quick Reference | stable | commands |
-//! | 5 | Skills (mandatory) | stable; those for this message dynamic | full, skills |
+//! | 5 | Skills (mandatory) | stable; those for this message, or that it calls, dynamic | full, skills |
 //! | 6 | Memory Recall | stable | full, a tool of memory or notes |
 //! | 7 | User Identity | stable | full, owner |
 //! | 8 | Current Date & Time | stable: the zone; dynamic: the clock | not none |
@@ -53,8 +53,8 @@ mod who;
 mod write;
 
 pub use input::{
-    Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptInput, PromptMode, REPLY_TAGS,
-    Reactions, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+    Called, Channel, INLINE_BUTTONS, ModelAlias, Moment, Product, PromptInput, PromptMode,
+    REPLY_TAGS, Reactions, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
 };
 pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
@@ -113,7 +113,8 @@ const DYNAMIC: [Dynamic; 8] = [
 ];
 
 /// What of them the shortest prompt has: the runtime only if the moment has one.
-const LITE_DYNAMIC: [Dynamic; 4] = [now::clock, now::runtime, now::routed, now::context];
+const LITE_DYNAMIC: [Dynamic; 5] =
+    [now::recommended, now::clock, now::runtime, now::routed, now::context];
 
 /// Builds what the model is told.
 #[must_use]

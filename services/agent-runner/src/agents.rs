@@ -23,7 +23,7 @@ use holdfast_lock::Locks;
 use holdfast_types::{
     AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath,
 };
-use holdfast_workspace::{Revision, Workspaces};
+use holdfast_workspace::{Briefing, Revision, SkillHead, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
@@ -34,6 +34,7 @@ use crate::{
     error::Error,
     health::{Health, Of},
     renewal::{Held, Make, Renewals, Renewing},
+    skills::{Known, Shelves},
 };
 
 /// How long a connection to a provider may take.
@@ -60,6 +61,8 @@ pub(crate) struct Brief {
     pub(crate) tools: Option<Vec<String>>,
     /// The connections that it may use, in the conversations that they are for.
     pub(crate) connections: Vec<Connection>,
+    /// Its skills.
+    pub(crate) skills: Arc<Known>,
     /// What its prompt holds.
     pub(crate) context: ContextOptions,
     /// How finely its direct conversations are told apart.
@@ -101,6 +104,7 @@ pub(crate) struct Agents {
     locks: Locks,
     directory: Directory,
     workspaces: Workspaces,
+    shelves: Shelves,
     /// Where the files are that make an agent what it is.
     paths: Vec<TreePath>,
     client: reqwest::Client,
@@ -131,6 +135,7 @@ impl Agents {
     pub(crate) fn new(
         directory: Directory,
         workspaces: Workspaces,
+        shelves: Shelves,
         built_in: Models,
         locks: Locks,
     ) -> anyhow::Result<Self> {
@@ -151,6 +156,7 @@ impl Agents {
             locks,
             directory,
             workspaces,
+            shelves,
             paths,
             client,
             built_in,
@@ -237,7 +243,9 @@ impl Agents {
         // What other runners know comes while the files do.
         let (files, connections, ()) =
             tokio::join!(self.files(tenant, agent.id), connections, self.refresh(&chain));
-        let (files, connections) = (files?, connections?);
+        let ((files, heads), connections) = (files?, connections?);
+        let known = before.map(|before| &before.skills);
+        let skills = self.shelves.find(tenant, heads, known).await?;
         let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let zone_name = agent.settings.time_zone;
         // A zone that this machine's database lacks; the directory checked that it is one.
@@ -259,6 +267,7 @@ impl Agents {
             version,
             tools: agent.settings.tools,
             connections,
+            skills,
             context: agent.settings.context,
             dm_scope: agent.settings.dm_scope,
             approval_timeout: own.unwrap_or(self.approval_timeout),
@@ -273,20 +282,28 @@ impl Agents {
         })))
     }
 
-    /// The files that make an agent what it is. A new agent gets its first ones here.
-    async fn files(&self, tenant: TenantId, agent: AgentId) -> Result<Vec<BootstrapFile>, Error> {
-        let mut found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
-        if found.is_empty() && self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
+    /// The files that make an agent what it is, and the heads of its skills. A new agent gets its
+    /// first files here.
+    async fn files(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<(Vec<BootstrapFile>, Vec<SkillHead>), Error> {
+        let mut briefing = self.workspaces.briefing(tenant, agent, &self.paths).await?;
+        if briefing.files.is_empty()
+            && self.workspaces.head(tenant, agent).await? == Revision::EMPTY
+        {
             self.workspaces.seed(tenant, agent).await?;
-            found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
+            briefing = self.workspaces.briefing(tenant, agent, &self.paths).await?;
         }
+        let Briefing { files: found, skills } = briefing;
         let file = |name: BootstrapName| {
             let text = found.iter().find(|(path, _)| path.as_str() == name.path());
             // What is no text is as good as not there, for a prompt.
             let content = text.and_then(|(_, file)| file.text().map(str::to_owned));
             BootstrapFile { name, content }
         };
-        Ok(BootstrapName::ALL.map(file).to_vec())
+        Ok((BootstrapName::ALL.map(file).to_vec(), skills))
     }
 
     /// Redis, for what is set aside.

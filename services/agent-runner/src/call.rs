@@ -6,7 +6,7 @@
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
@@ -90,6 +90,7 @@ impl Turn<'_> {
         desk.key.clone_from(&self.key);
         desk.connections = connections;
         desk.scope = self.scope();
+        desk.skills = Some(Arc::clone(&brief.skills.shelf));
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
     }
@@ -114,6 +115,7 @@ impl Turn<'_> {
         };
         let (output, failed, media) = match made {
             Ok((output, media)) => {
+                self.note_skill(brief, call).await;
                 self.tell_user(&self.key_of(call), &output);
                 (output.for_llm, false, media)
             }

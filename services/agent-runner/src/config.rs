@@ -25,6 +25,8 @@ pub struct Config {
     pub telemetry: telemetry::Config,
     /// Keys that protect other keys.
     pub secrets: Secrets,
+    /// Where skills come from.
+    pub skills: holdfast_skills::Config,
     /// The runner itself.
     pub runner: Runner,
 }

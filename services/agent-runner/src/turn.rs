@@ -36,6 +36,7 @@ use crate::{
     media::Aloud,
     quoting::Quote,
     reply::{self, Failure},
+    skills::Called,
     subagents::spent,
     take::Begun,
     worker::{Toolbox, Worker},
@@ -82,6 +83,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) aloud: Option<Aloud>,
     /// The pictures that the model was shown last.
     pub(crate) pictures: Vec<Picture>,
+    /// The skill that its newest message calls by its name.
+    pub(crate) called: Option<Called>,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -155,6 +158,7 @@ impl<'w> Turn<'w> {
             aloud: None,
             quote: None,
             pictures: Vec::new(),
+            called: None,
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
@@ -183,6 +187,9 @@ impl<'w> Turn<'w> {
                 answers = Some(found);
             }
             let brief = answers.as_deref().unwrap_or(home);
+            if let Some(unusable) = self.look_for_skill(brief) {
+                return self.answer(unusable).await;
+            }
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
             if let Some(completed) = self.shorten(brief).await? {

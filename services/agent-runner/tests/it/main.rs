@@ -37,6 +37,7 @@ mod routed;
 mod scripted;
 mod shell;
 mod shortening;
+mod skills;
 mod studio;
 mod subagents;
 mod summarising;
