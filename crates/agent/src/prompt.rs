@@ -12,7 +12,7 @@
 //! | 2 | Tooling | stable | tools |
 //! | 3 | Tool Call Style | stable | not none |
 //! | 4 | CLI Quick Reference | stable | commands |
-//! | 5 | Skills (mandatory) | stable; those for this message dynamic | full, skills |
+//! | 5 | Skills (mandatory) | stable; those for this message, or that it calls, dynamic | full, skills |
 //! | 6 | Memory Recall | stable; what fits this message dynamic | full, a tool of memory or notes |
 //! | 7 | User Identity | stable | full, owner |
 //! | 8 | Current Date & Time | stable: the zone; dynamic: the clock | not none |
@@ -54,9 +54,8 @@ mod who;
 mod write;
 
 pub use input::{
-    Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product, PromptInput,
-    PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill,
-    WorkspaceAccess,
+    Called, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product, PromptInput,
+    PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
 };
 pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};
@@ -116,8 +115,8 @@ const DYNAMIC: [Dynamic; 9] = [
 ];
 
 /// What of them the shortest prompt has: the runtime only if the moment has one.
-const LITE_DYNAMIC: [Dynamic; 5] =
-    [recalled::recalled, now::clock, now::runtime, now::routed, now::context];
+const LITE_DYNAMIC: [Dynamic; 6] =
+    [now::recommended, recalled::recalled, now::clock, now::runtime, now::routed, now::context];
 
 /// Builds what the model is told.
 #[must_use]

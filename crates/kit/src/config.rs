@@ -47,6 +47,7 @@ const TABLES: [&str; 12] = [
     "scheduler",
     "schedules",
     "secrets",
+    "skills",
     "telemetry",
 ];
 

@@ -71,6 +71,15 @@ pub enum Error {
         /// What it does not have.
         what: String,
     },
+    /// There is no such skill.
+    #[error("there is no skill `{name}` here")]
+    NoSkill {
+        /// What was asked for.
+        name: SkillName,
+    },
+    /// A tree says no.
+    #[error(transparent)]
+    Tree(#[from] holdfast_workspace::Error),
     /// It is installed already.
     #[error("`{slug}` is installed already: say `force` to replace it")]
     Installed {
@@ -128,7 +137,10 @@ impl Fault for Error {
             | Self::Path(_)
             | Self::Invalid(_)
             | Self::Archive(_) => Kind::Invalid,
-            Self::NoRegistry { .. } | Self::NotFound { .. } => Kind::NotFound,
+            Self::NoRegistry { .. } | Self::NotFound { .. } | Self::NoSkill { .. } => {
+                Kind::NotFound
+            }
+            Self::Tree(error) => error.kind(),
             Self::Installed { .. } => Kind::Conflict,
             Self::Forbidden(_) | Self::Unsafe { .. } => Kind::Forbidden,
             Self::Unavailable { .. } => Kind::Unavailable,

@@ -16,6 +16,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     Error, Flaw, Limits, Manifest, Meta, Origin, Registry, SkillName, Verdict,
     archive::{Unpacked, unpack},
+    library::of_skill,
     registry::check_version,
 };
 
@@ -108,6 +109,8 @@ pub struct Installation {
     pub files: Vec<(TreePath, Vec<u8>)>,
     /// Files to delete: those of the one that it replaces, as far as they are not written anew.
     pub removed: Vec<TreePath>,
+    /// All files of the one that it replaces.
+    pub replaced: Vec<TreePath>,
     /// Where it is from.
     pub origin: Origin,
     /// The SHA-256 over paths and contents, for the audit.
@@ -147,7 +150,7 @@ pub async fn install(
     }
     policy.check(registry.name())?;
     let folder: TreePath = format!("skills/{slug}").parse()?;
-    let there: Vec<&TreePath> = there(wanted.present, &slug).collect();
+    let there: Vec<&TreePath> = of_skill(wanted.present, &slug).collect();
     if wanted.force == Force::No && !there.is_empty() {
         return Err(Error::Installed { slug });
     }
@@ -178,16 +181,9 @@ pub async fn install(
     }
     files.push((format!("{folder}/{}", Origin::FILE).parse()?, origin.write()));
     let is_written = |path: &TreePath| files.iter().any(|(written, _)| written == path);
-    let removed = there.into_iter().filter(|path| !is_written(path)).cloned().collect();
-    Ok(Installation { manifest, files, removed, origin, sha256, warning })
-}
-
-/// What is there of a skill, in a folder of its name in whatever case.
-fn there<'a>(present: &'a [TreePath], slug: &'a SkillName) -> impl Iterator<Item = &'a TreePath> {
-    present.iter().filter(move |path| {
-        let mut parts = path.parts();
-        parts.next() == Some("skills") && parts.next().is_some_and(|name| slug.is_same(name))
-    })
+    let replaced: Vec<TreePath> = there.into_iter().cloned().collect();
+    let removed = replaced.iter().filter(|path| !is_written(path)).cloned().collect();
+    Ok(Installation { manifest, files, removed, replaced, origin, sha256, warning })
 }
 
 /// Whether a verdict lets a skill in, and what is to be said of it then.
@@ -233,7 +229,7 @@ fn manifest_of(slug: &SkillName, unpacked: &Unpacked) -> Result<Manifest, Error>
     Ok(manifest)
 }
 
-fn hash(unpacked: &Unpacked) -> String {
+pub(crate) fn hash(unpacked: &Unpacked) -> String {
     let mut hasher = Sha256::new();
     for (path, content) in unpacked {
         // Lengths first, so that no two trees are one text.

@@ -22,11 +22,12 @@
 //! | `find` | which of those fit a question? |
 //! | `archive` | what is in a download, if it is safe? |
 //! | `install` | may it be installed, and what is written then? |
+//! | `library` | where are they kept, and how does one change? |
 //! | `tools` | what does an agent do with them itself? |
 //! | `agent_package` | what does a `*.skill.yaml` make? |
 //!
-//! Nothing here writes anything: what an installation comes to is given back as files, for one
-//! commit of the agent's tree.
+//! What an installation comes to is given back as files; `library` makes of them one commit of a
+//! tree, with its row for the audit.
 //!
 //! ## What can go wrong
 //!
@@ -44,6 +45,7 @@ mod error;
 mod fields;
 mod find;
 mod install;
+mod library;
 mod manifest;
 mod name;
 mod needs;
@@ -58,12 +60,13 @@ pub use builtin::{BUILTIN, builtin};
 pub use error::{Error, Flaw};
 pub use find::{DEFAULT_FOUND, Finder, Found, MOST_FOUND};
 pub use install::{Force, Installation, Policy, Unjudged, Wanted, install};
+pub use library::{FOLDER, KeptFile, Library, Order};
 pub use manifest::{Dispatch, InstallStep, Manifest, Requirements};
 pub use name::{InvalidName, SkillName};
 pub use needs::{Lack, Surroundings};
 pub use origin::Origin;
 pub use registry::{
-    AtUrl, ClawHub, Directory, Hit, Meta, Registries, Registry, RegistryConfig, Verdict,
+    AtUrl, ClawHub, Config, Directory, Hit, Meta, Registries, Registry, RegistryConfig, Verdict,
 };
 pub use shelf::{Invocation, Scope, Shelf, Skill, SkillFile, Skipped, Unusable, Why};
-pub use tools::{FindSkills, Home, InstallSkill, SkillTools};
+pub use tools::{FindSkills, Home, InstallSkill, SkillTools, tell};

@@ -122,6 +122,7 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
     let name = name.trim().parse().map_err(|error: crate::InvalidName| {
         fields.flaw("name", format!("cannot be taken: {error}"))
     })?;
+    crate::library::check_command(&name)?;
     let dispatch = dispatch(&fields)?;
     let mut manifest = Manifest {
         name,

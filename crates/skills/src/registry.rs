@@ -17,7 +17,7 @@ use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
 use secrecy::SecretString;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use at_url::AtUrl;
 pub use clawhub::ClawHub;
@@ -88,8 +88,16 @@ pub enum Verdict {
     Malicious(String),
 }
 
+/// The table `[skills]`: where skills come from.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// The registries, in the order in which they are asked.
+    pub registries: Vec<RegistryConfig>,
+}
+
 /// The table `[[skills.registries]]`: a place to get skills from.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum RegistryConfig {
     /// A server that speaks ClawHub's protocol.
@@ -99,6 +107,7 @@ pub enum RegistryConfig {
         /// Where it is: `https://clawhub.ai`.
         base_url: String,
         /// A token, for higher limits.
+        #[serde(default, serialize_with = "masked", skip_serializing_if = "Option::is_none")]
         token: Option<SecretString>,
     },
     /// A folder, with a folder for each skill.
@@ -108,6 +117,11 @@ pub enum RegistryConfig {
         /// Where it is on this machine.
         path: PathBuf,
     },
+}
+
+#[expect(clippy::ref_option, reason = "what serde hands over")]
+fn masked<S: Serializer>(token: &Option<SecretString>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(if token.is_some() { "********" } else { "" })
 }
 
 /// The registries of this installation, in the operator's order.

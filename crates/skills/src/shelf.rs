@@ -238,12 +238,16 @@ impl Shelf {
         })
     }
 
-    /// The same as the prompt's builder takes them.
+    /// The same as the prompt's builder takes them. What everybody has is told of by its name
+    /// alone, which says enough: each word of it would be in every prompt there is.
     #[must_use]
     pub fn for_prompt<'a>(&'a self, names: &'a [&str]) -> Vec<prompt::Skill<'a>> {
         let shown = self.shown(names).map(|skill| prompt::Skill {
             name: skill.name(),
-            description: &skill.manifest.description,
+            description: match skill.scope {
+                Scope::Workspace | Scope::Tenant => &skill.manifest.description,
+                Scope::Platform => "",
+            },
             location: &skill.location,
         });
         shown.collect()
@@ -277,6 +281,8 @@ impl Shelf {
     pub fn invoked<'a>(&'a self, message: &'a str) -> Result<Option<Invocation<'a>>, Unusable> {
         let Some(said) = message.trim_start().strip_prefix('/') else { return Ok(None) };
         let (word, rest) = first_word(said);
+        // In a group a platform appends whom it is for: `/plan-a-trip@our_bot`.
+        let word = word.split('@').next().unwrap_or_default();
         let (name, arguments) =
             if word.eq_ignore_ascii_case("skill") { first_word(rest) } else { (word, rest) };
         let Some(skill) = self.find(name).filter(|skill| skill.manifest.user_invocable) else {

@@ -7,20 +7,16 @@
 //!
 //! What they know of the agent they ask of its [`Home`], which the runner implements.
 
-use std::{
-    fmt::Write as _,
-    sync::Arc,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use holdfast_tools::{Call, Tool, ToolError, untrusted};
-use holdfast_types::{Effect, TreePath};
+use holdfast_types::{Effect, Fault as _, Kind, TreePath};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::{
     DEFAULT_FOUND, Error, Finder, Force, Found, Installation, Limits, MOST_FOUND, Origin, Policy,
-    Wanted, install,
+    Wanted, install, library::now,
 };
 
 /// How much of what was found a model is shown, in characters.
@@ -193,16 +189,15 @@ fn done(origin: &Origin) -> String {
 }
 
 /// What a model is told of a failure; what only an operator can mend is not for it.
-fn tell(error: Error) -> ToolError {
+#[must_use]
+pub fn tell(error: Error) -> ToolError {
     match error {
         Error::Broken(cause) => ToolError::Broken(cause),
+        Error::Tree(error) if error.kind().is_transient() || error.kind() == Kind::Internal => {
+            ToolError::Broken(error.into())
+        }
         told => ToolError::Tell(told.to_string()),
     }
-}
-
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ pub mod webhook;
 
 pub use backends::{Backends, OwnBackends};
 pub use faults::{Fault, Faults};
-pub use model::{FakeModel, Reply};
+pub use model::{FakeModel, Reply, Request};
 pub use postgres::Database;
 pub use process::Process;
 pub use proxy::Proxy;

@@ -18,6 +18,7 @@
 //! | keep_media, content | pictures and files from elsewhere | `media.rs` |
 //! | to_index, claim_index, indexed | notes that are to be found by a search | `noted.rs` |
 //! | seed | a new agent's first files | `templates.rs` |
+//! | briefing, change_skill, skill_used | which skills there are; who changed and used them | `skills.rs` |
 //!
 //! [`Scratch`] is a tree on a runner's disk, for commands: brought to a revision, and looked
 //! through afterwards for what they changed; [`Cache`] keeps what was fetched for it
@@ -50,6 +51,7 @@ mod read;
 mod record;
 mod restore;
 mod scratch;
+mod skills;
 mod templates;
 mod workspaces;
 
@@ -64,5 +66,6 @@ pub use media::{MOST_MEDIA, NewMedia};
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
 pub use noted::{LONG_TERM, NOTES, is_note};
 pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
+pub use skills::{Briefing, SkillAction, SkillChange, SkillChanged, SkillHead, SkillUse};
 pub use templates::TEMPLATES;
 pub use workspaces::Workspaces;

@@ -108,7 +108,7 @@ impl Workspaces {
     }
 }
 
-fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
+pub(crate) fn file(content: Vec<u8>, hash: &[u8], revision: i64) -> Result<File, Error> {
     Ok(File { content, hash: ContentHash::stored(hash)?, revision: revision.into() })
 }
 

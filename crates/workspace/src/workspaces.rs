@@ -96,6 +96,7 @@ impl Workspaces {
         for sql in [
             "delete from workspace.files where tenant_id = $1 and agent_id = any($2)",
             "delete from workspace.revisions where tenant_id = $1 and agent_id = any($2)",
+            "delete from workspace.skill_uses where tenant_id = $1 and agent_id = any($2)",
             match keeps {
                 Keeps::Nothing => {
                     "delete from workspace.trees where tenant_id = $1 and agent_id = any($2)"

@@ -26,7 +26,7 @@ use holdfast_lock::Locks;
 use holdfast_types::{
     AgentId, AgentName, ContextOptions, DmScope, Fault as _, Kind, ModelId, TenantId, TreePath,
 };
-use holdfast_workspace::{Revision, Workspaces};
+use holdfast_workspace::{Briefing, Revision, SkillHead, Workspaces};
 use jiff::tz::TimeZone;
 use secrecy::{ExposeSecret as _, SecretString};
 use tracing::warn;
@@ -38,6 +38,7 @@ use crate::{
     health::{Health, Of},
     notes,
     renewal::{Held, Make, Renewals, Renewing},
+    skills::{Known, Shelves},
 };
 
 /// How long a connection to a provider may take.
@@ -69,6 +70,8 @@ pub(crate) struct Brief {
     pub(crate) tools: Option<Vec<String>>,
     /// The connections that it may use, in the conversations that they are for.
     pub(crate) connections: Vec<Connection>,
+    /// Its skills.
+    pub(crate) skills: Arc<Known>,
     /// What its prompt holds.
     pub(crate) context: ContextOptions,
     /// What its heartbeats ask, if not the usual.
@@ -112,6 +115,7 @@ pub(crate) struct Agents {
     locks: Locks,
     directory: Directory,
     workspaces: Workspaces,
+    shelves: Shelves,
     /// Where the files are that make an agent what it is.
     paths: Vec<TreePath>,
     client: reqwest::Client,
@@ -144,6 +148,7 @@ impl Agents {
     pub(crate) fn new(
         directory: Directory,
         workspaces: Workspaces,
+        shelves: Shelves,
         built_in: Models,
         locks: Locks,
     ) -> anyhow::Result<Self> {
@@ -164,6 +169,7 @@ impl Agents {
             locks,
             directory,
             workspaces,
+            shelves,
             paths,
             client,
             built_in,
@@ -278,7 +284,9 @@ impl Agents {
         // What other runners know comes while the files do.
         let (files, connections, ()) =
             tokio::join!(self.files(tenant, agent.id, &zone), connections, self.refresh(&chain));
-        let ((files, notes), connections) = (files?, connections?);
+        let ((files, notes, heads), connections) = (files?, connections?);
+        let known = before.map(|before| &before.skills);
+        let skills = self.shelves.find(tenant, heads, known).await?;
         let own = agent.settings.approval_timeout_s.map(u64::from).map(Duration::from_secs);
         let same = |before: &&Brief| {
             before.name == agent.name
@@ -298,6 +306,7 @@ impl Agents {
             version,
             tools: agent.settings.tools,
             connections,
+            skills,
             context: agent.settings.context,
             heartbeat_prompt: agent.settings.heartbeat.prompt,
             dm_scope: agent.settings.dm_scope,
@@ -313,24 +322,27 @@ impl Agents {
         })))
     }
 
-    /// The files that make an agent what it is, and its notes of the last days. A new agent gets its
-    /// first ones here.
+    /// The files that make an agent what it is, its notes of the last days, and the heads of its
+    /// skills. A new agent gets its first files here.
     async fn files(
         &self,
         tenant: TenantId,
         agent: AgentId,
         zone: &TimeZone,
-    ) -> Result<(Vec<BootstrapFile>, Vec<DailyNote>), Error> {
+    ) -> Result<(Vec<BootstrapFile>, Vec<DailyNote>, Vec<SkillHead>), Error> {
         let noted: Vec<TreePath> = notes::recent(jiff::Timestamp::now(), zone)
             .iter()
             .filter_map(|path| path.parse().ok())
             .collect();
         let paths: Vec<TreePath> = self.paths.iter().chain(&noted).cloned().collect();
-        let mut found = self.workspaces.read_many(tenant, agent, &paths).await?;
-        if found.is_empty() && self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
+        let mut briefing = self.workspaces.briefing(tenant, agent, &paths).await?;
+        if briefing.files.is_empty()
+            && self.workspaces.head(tenant, agent).await? == Revision::EMPTY
+        {
             self.workspaces.seed(tenant, agent).await?;
-            found = self.workspaces.read_many(tenant, agent, &self.paths).await?;
+            briefing = self.workspaces.briefing(tenant, agent, &paths).await?;
         }
+        let Briefing { files: found, skills } = briefing;
         let file = |name: BootstrapName| {
             let text = found.iter().find(|(path, _)| path.as_str() == name.path());
             // What is no text is as good as not there, for a prompt.
@@ -342,7 +354,7 @@ impl Agents {
             Some(DailyNote { path: path.to_string(), text })
         };
         let notes = noted.iter().filter_map(note).collect();
-        Ok((BootstrapName::ALL.map(file).to_vec(), notes))
+        Ok((BootstrapName::ALL.map(file).to_vec(), notes, skills))
     }
 
     /// Redis, for what is set aside.

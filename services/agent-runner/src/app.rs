@@ -1,6 +1,6 @@
 //! How the runner is put together.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerAbout};
@@ -12,6 +12,7 @@ use holdfast_llm::{Model, Models};
 use holdfast_lock::Locks;
 use holdfast_pg::{Pools, wait_for};
 use holdfast_session::Sessions;
+use holdfast_skills::{Finder, Library, Registries, SkillTools as _};
 use holdfast_tools::{
     Canvas, ChainRun, Cron, DIRECT, Gateway, Output, Registry, SchedulerAdd, SchedulerCancel,
     SchedulerList, SessionsMerge, SessionsSend, SessionsSpawn, SubagentsTool, Tool,
@@ -42,6 +43,7 @@ use crate::{
     prompts::Prompts,
     schedules::Schedules,
     shell::{self, Shell},
+    skills::{self, Home, Shelves},
     studio::Providers,
     subagents, summaries, upkeep,
     worker::{Toolbox, Worker},
@@ -62,6 +64,7 @@ pub struct App {
     held: Arc<Held>,
     tools: Registry,
     workspaces: Workspaces,
+    library: Library,
     shell: Option<Shell>,
     about: RunnerAbout,
     mcp: Mcp,
@@ -87,7 +90,9 @@ impl App {
         let held = Arc::new(Held::default());
         let workspaces = Workspaces::new(pools.clone());
         let held_here = Arc::clone(&held);
-        let files = Arc::new(Store::new(workspaces.clone(), Arc::clone(&held)));
+        let registries = Registries::of(&config.skills.registries)?;
+        let library = Library::new(workspaces.clone(), Arc::new(Finder::new(registries)));
+        let files = Arc::new(Store::new(library.clone(), Arc::clone(&held)));
         let mesh = Inside::new(sessions.clone(), directory.clone(), bus.clone(), held_here)
             .with_files(Arc::clone(&files));
         let mesh = Arc::new(mesh);
@@ -133,6 +138,11 @@ impl App {
                 &config.runner.web,
             )?
             .with_nodes(Arc::new(Nodes::new(directory.clone(), bus.clone(), Arc::clone(&held))))
+            .with_skills(
+                Arc::new(Home::new(library.clone(), Arc::clone(&held))),
+                Arc::clone(library.finder()),
+                *library.limits(),
+            )
             .disclosing(DIRECT.iter().copied());
         if let Some(shell) = &shell {
             tools = tools.with_commands(Arc::new(shell.clone()));
@@ -157,6 +167,7 @@ impl App {
             held,
             tools,
             workspaces,
+            library,
             shell,
             about,
             mcp,
@@ -213,6 +224,7 @@ impl App {
             held,
             tools,
             workspaces,
+            library,
             shell,
             about,
             mcp,
@@ -223,12 +235,23 @@ impl App {
         let database = readiness.check("database");
         let grace = config.runner.shutdown_grace + Duration::from_secs(4);
         let approval_timeout = config.runner.approval_timeout;
+        let bins = match shell {
+            Some(_) => tokio::task::spawn_blocking(skills::commands).await?,
+            None => BTreeSet::new(),
+        };
+        let shelves = Shelves::new(library, directory.clone(), bins);
         let worker = Arc::new(Worker {
             id,
             config: config.runner,
             sessions,
-            agents: Agents::new(directory.clone(), workspaces.clone(), models, locks.clone())?
-                .with_approval_timeout(approval_timeout),
+            agents: Agents::new(
+                directory.clone(),
+                workspaces.clone(),
+                shelves,
+                models,
+                locks.clone(),
+            )?
+            .with_approval_timeout(approval_timeout),
             workspaces,
             policies: Policies::new(directory.clone()),
             studio,

@@ -6,7 +6,7 @@
 //! | writes | – | the result, and what it left in the outbox, in one commit |
 //! | acts | `Called`, committed | the result |
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::join_all;
 use holdfast_agent::UNKNOWN_OUTCOME;
@@ -93,6 +93,7 @@ impl Turn<'_> {
         desk.connections = connections;
         desk.person = person;
         desk.scope = self.scope();
+        desk.skills = Some(Arc::clone(&brief.skills.shelf));
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
         desk.asked = asked;
@@ -118,6 +119,7 @@ impl Turn<'_> {
         };
         let (output, failed, media) = match made {
             Ok((output, media)) => {
+                self.note_skill(brief, call).await;
                 self.tell_user(&self.key_of(call), &output);
                 (output.for_llm, false, media)
             }

@@ -32,6 +32,8 @@ pub struct Config {
     pub schedules: holdfast_jobs::Rules,
     /// How the platform's own services trust and find each other.
     pub mesh: Mesh,
+    /// Where skills come from.
+    pub skills: holdfast_skills::Config,
     /// The runner itself.
     pub runner: Runner,
 }

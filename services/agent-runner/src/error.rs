@@ -80,8 +80,10 @@ fn kind_of(failure: &anyhow::Error) -> Kind {
     let kind = failure.chain().find_map(|cause| {
         let session = cause.downcast_ref::<holdfast_session::Error>().map(Fault::kind);
         let files = cause.downcast_ref::<holdfast_workspace::Error>().map(Fault::kind);
+        let skills = cause.downcast_ref::<holdfast_skills::Error>().map(Fault::kind);
         session
             .or(files)
+            .or(skills)
             .or_else(|| cause.downcast_ref::<holdfast_directory::Error>().map(Fault::kind))
     });
     kind.unwrap_or(Kind::Internal)

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use holdfast_agent::bootstrap::{Audience, BootstrapName, may_load};
+use holdfast_skills::{FOLDER, Library, Scope as Owner, Skill};
 use holdfast_tools::{Call, Change, Committed, File, FileEdit, FileLine, Files, FilesError};
 use holdfast_types::{AgentId, Fault as _, Kind, SessionKind, TreePath};
 use holdfast_workspace::{Base, By, ContentHash, Edit, Error, Revision, Workspaces};
@@ -62,11 +63,44 @@ fn out_of_bounds(verb: &str, path: &str, roots: Option<&[String]>) -> FilesError
 pub(crate) struct Store {
     pub(crate) workspaces: Workspaces,
     held: Arc<Held>,
+    library: Library,
 }
 
 impl Store {
-    pub(crate) const fn new(workspaces: Workspaces, held: Arc<Held>) -> Self {
-        Self { workspaces, held }
+    pub(crate) fn new(library: Library, held: Arc<Held>) -> Self {
+        Self { workspaces: library.trees().clone(), held, library }
+    }
+
+    /// The skill, not of the agent's own tree, that a path belongs to.
+    fn lent(&self, call: &Call, path: &TreePath) -> Option<Skill> {
+        let mut parts = path.parts();
+        let folder = (parts.next() == Some(FOLDER)).then(|| parts.next()).flatten()?;
+        let shelf = self.held.get(call.session)?.desk().skills.clone()?;
+        let skill = shelf.find(folder).filter(|skill| skill.name() == folder)?;
+        (skill.scope != Owner::Workspace).then(|| skill.clone())
+    }
+
+    /// The skills, not of the agent's own tree, as files of a directory.
+    async fn list_lent(
+        &self,
+        call: &Call,
+        directory: &TreePath,
+    ) -> Result<Vec<FileLine>, FilesError> {
+        let Some(hold) = self.held.get(call.session) else { return Ok(Vec::new()) };
+        let Some(shelf) = hold.desk().skills.clone() else { return Ok(Vec::new()) };
+        let mut lines = Vec::new();
+        for skill in shelf.skills().filter(|skill| skill.scope != Owner::Workspace) {
+            let files = self.library.files(call.tenant, call.agent, skill).await;
+            let files = files.map_err(|error| FilesError::Broken(error.into()))?;
+            for file in files.into_iter().filter(|file| file.path.is_within(directory)) {
+                lines.push(FileLine {
+                    path: file.path.to_string(),
+                    size: file.size,
+                    changed: format!("of the {}", skill.scope),
+                });
+            }
+        }
+        Ok(lines)
     }
 
     fn place(&self, call: &Call) -> Result<(SessionKind, Audience), FilesError> {
@@ -153,7 +187,13 @@ impl Files for Store {
         }
         let path = tree_path(path)?;
         let found = self.workspaces.read(call.tenant, self.tree(call)?, &path, None).await;
-        let found = found.map_err(told)?;
+        let mut found = found.map_err(told)?;
+        if found.is_none()
+            && let Some(skill) = self.lent(call, &path)
+        {
+            let lent = self.library.read(call.tenant, &skill, &path).await;
+            found = lent.map_err(|error| FilesError::Broken(error.into()))?;
+        }
         Ok(found.map(|file| File { hash: file.hash.to_string(), content: file.content }))
     }
 
@@ -170,13 +210,19 @@ impl Files for Store {
         let seen = seen.filter(|file| {
             is_seen(kind, audience, file.path.as_str()) && scope.may_read(file.path.as_str())
         });
-        Ok(seen
+        let mut lines: Vec<FileLine> = seen
             .map(|file| FileLine {
                 path: file.path.to_string(),
                 size: file.size,
                 changed: file.changed_at.strftime("%Y-%m-%d %H:%M UTC").to_string(),
             })
-            .collect())
+            .collect();
+        if let Some(directory) = within.filter(is_of_skills) {
+            let lent = self.list_lent(call, &directory).await?.into_iter();
+            lines.extend(lent.filter(|line| scope.may_read(&line.path)));
+            lines.sort_by(|a, b| a.path.cmp(&b.path));
+        }
+        Ok(lines)
     }
 
     async fn committed(&self, call: &Call) -> Result<Option<Committed>, FilesError> {
@@ -192,7 +238,8 @@ impl Files for Store {
         for edit in &edits {
             self.check_change(call, &edit.path)?;
         }
-        let is_brief = |edit: &FileEdit| BootstrapName::of(&edit.path).is_some();
+        let is_brief =
+            |edit: &FileEdit| BootstrapName::of(&edit.path).is_some() || is_skill(&edit.path);
         if edits.iter().any(is_brief) {
             self.brief_is_outdated(call);
         }
@@ -204,13 +251,23 @@ impl Files for Store {
     }
 }
 
+/// What is told of in every conversation.
+fn is_skill(path: &str) -> bool {
+    path.strip_prefix(FOLDER).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn is_of_skills(path: &TreePath) -> bool {
+    is_skill(path.as_str())
+}
+
 fn is_note(path: &str) -> bool {
     path.starts_with(NOTES) || path == NOTES.trim_end_matches('/')
 }
 
 /// Whether a file may be changed by whoever speaks with the agent.
 pub(crate) fn may_change(kind: SessionKind, audience: Audience, path: &str) -> bool {
-    let is_own = BootstrapName::of(path).is_some() || is_note(path);
+    // What stands in the head of a skill is in the prompt of everybody's conversations.
+    let is_own = BootstrapName::of(path).is_some() || is_note(path) || is_skill(path);
     !is_own || (audience == Audience::Owner && is_seen(kind, audience, path))
 }
 
@@ -280,6 +337,17 @@ mod tests {
         assert!(!scope.may_write("x") && Scope::default().may_write("x"));
         assert!(!Scope { write: Some(Vec::new()), ..Scope::default() }.may_write("x"));
         assert!(is_within(&[String::new()], "x"));
+    }
+
+    #[test]
+    fn a_skill_is_changed_in_the_owners_conversation_alone_and_read_in_all() {
+        for (path, others) in
+            [("skills/x/SKILL.md", false), ("skills", false), ("skillset/x", true)]
+        {
+            assert!(may_change(SessionKind::Main, Audience::Owner, path), "{path}");
+            assert_eq!(may_change(SessionKind::Group, Audience::Others, path), others, "{path}");
+            assert!(is_seen(SessionKind::Group, Audience::Others, path), "{path}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use std::{
 use holdfast_agent::bootstrap::Audience;
 use holdfast_kit::boot_clock;
 use holdfast_session::{Claim, NewDelivery, Renewed};
+use holdfast_skills::Shelf;
 use holdfast_types::{AgentId, ConnectionKind, Dials, SessionId, SessionKind, Target};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +62,8 @@ pub(crate) struct Desk {
     pub(crate) person: Person,
     /// Where its file tools may look and change.
     pub(crate) scope: Scope,
+    /// The skills of its agent; `None` before a step was begun.
+    pub(crate) skills: Option<Arc<Shelf>>,
     /// The copy of its requester's files that it works on, if it is a subagent that does.
     pub(crate) branch: Option<AgentId>,
     /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
@@ -91,6 +94,7 @@ impl Default for Desk {
             connections: Vec::new(),
             person: Person::default(),
             scope: Scope::default(),
+            skills: None,
             branch: None,
             narrowed: Vec::new(),
             asked: Asked::default(),

@@ -39,6 +39,7 @@
 //! | `chain.rs`, `health.rs` | an agent's models and their keys, asked in turn; what is remembered of those that failed |
 //! | `budget.rs` | what may be used in a day |
 //! | `shell.rs`, `shell/` | the agent's commands: in a sandbox, among its files |
+//! | `skills.rs`, `skills/` | the skills of agents: in prompts, called, read, installed |
 //! | `outgoing.rs` | what the tool `message` may do where |
 //! | `studio.rs` | who sees, draws and speaks |
 //! | `connections.rs` | which connections a turn may use |
@@ -112,6 +113,7 @@ mod route;
 mod schedules;
 mod shell;
 mod shorten;
+mod skills;
 mod standing;
 mod studio;
 mod subagents;

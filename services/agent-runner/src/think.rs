@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    agents::Brief, error::Error, fail, intake::Intake, quoting, reply::Failure, turn::Turn,
-    turn::thoughts,
+    agents::Brief, error::Error, fail, intake::Intake, quoting, reply::Failure, skills::Called,
+    turn::Turn, turn::thoughts,
 };
 
 /// What came of asking.
@@ -189,11 +189,13 @@ impl Turn<'_> {
         let audience = self.audience(brief);
         let (dials, thinking) = (self.dials(), self.thinking());
         let marks = brief.card.thinking.by == By::Marks && thinking != Thinking::Off;
+        let skills = self.skills(brief, (&tools, &more));
         let setting = Setting {
             instructions: &brief.instructions,
             zone: &brief.zone_name,
             tools: &tools,
             more_tools: &more,
+            skills: &skills,
             files: &brief.files,
             workspace: Some(WORKSPACE),
             mode: mode(self.kind, brief.context.strategy),
@@ -232,6 +234,7 @@ impl Turn<'_> {
                 channel,
                 runtime,
                 task,
+                called: self.called.as_ref().map(Called::as_told),
                 routed: self.routed.as_ref().map(|choice| choice.prompt.as_str()),
                 pictures: &self.pictures,
                 memories: &self.recall.memories,

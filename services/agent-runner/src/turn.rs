@@ -37,6 +37,7 @@ use crate::{
     quoting::Quote,
     remembering::Recall,
     reply::{self, Failure},
+    skills::Called,
     subagents::spent,
     take::Begun,
     worker::{Toolbox, Worker},
@@ -87,6 +88,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) mulled: Option<String>,
     /// What is being remembered for this turn, and what was.
     pub(crate) recall: Recall,
+    /// The skill that its newest message calls by its name.
+    pub(crate) called: Option<Called>,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -162,6 +165,7 @@ impl<'w> Turn<'w> {
             pictures: Vec::new(),
             mulled: None,
             recall: Recall::default(),
+            called: None,
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }
@@ -193,6 +197,9 @@ impl<'w> Turn<'w> {
                 answers = Some(found);
             }
             let brief = answers.as_deref().unwrap_or(home);
+            if let Some(unusable) = self.look_for_skill(brief) {
+                return self.answer(unusable).await;
+            }
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
             self.begin_recall(brief);

@@ -195,7 +195,7 @@ impl Product<'_> {
 pub struct Skill<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it is for.
+    /// What it is for; empty tells of it by its name alone.
     pub description: &'a str,
     /// Where its text is, as the `read` tool takes it: `skills/<name>/SKILL.md`.
     pub location: &'a str,
@@ -239,6 +239,8 @@ pub struct Moment<'a> {
     pub now: &'a str,
     /// Names of skills that seem to fit what was said last.
     pub skills: &'a [&'a str],
+    /// The skill that the last message calls by its name: `/name …`.
+    pub called: Option<Called<'a>>,
     /// The channel that the conversation is held on, if it is.
     pub channel: Option<Channel<'a>>,
     /// How freely it may react to messages there, if it may.
@@ -266,6 +268,7 @@ impl<'a> Moment<'a> {
         Self {
             now,
             skills: &[],
+            called: None,
             channel: None,
             reactions: None,
             runtime: None,
@@ -300,6 +303,15 @@ pub struct DailyNote {
     pub path: String,
     /// What it says.
     pub text: String,
+}
+
+/// A skill that somebody called by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Called<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Where its text is, as the `read` tool takes it.
+    pub location: &'a str,
 }
 
 /// The channel that a conversation is held on.

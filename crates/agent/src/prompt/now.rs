@@ -52,6 +52,15 @@ const fn place(kind: SessionKind, audience: Audience) -> &'static str {
 
 /// Part of section 5 that is another with each message: skills that seem to fit it.
 pub(super) fn recommended(out: &mut String, setting: &Setting<'_>, moment: &Moment<'_>) {
+    if let Some(skill) = moment.called {
+        heading(out, "## Skill Called");
+        out.push_str("Your person calls the skill ");
+        push_line(out, skill.name, NAME);
+        out.push_str(": `read` ");
+        push_line(out, skill.location, ADDRESS);
+        out.push_str(" and do as it says, with what follows its name in their message.\n");
+        return;
+    }
     if setting.is_full() && !moment.skills.is_empty() {
         heading(out, "## Skills for This Message");
         out.push_str("Of the available skills, these seem to fit best: ");

@@ -129,25 +129,54 @@ pub(super) fn skills(out: &mut String, setting: &Setting<'_>) {
     if !setting.is_full() || setting.skills.is_empty() {
         return;
     }
+    let mut skills: Vec<&Skill<'_>> = setting.skills.iter().collect();
+    skills.sort_by_key(|skill| skill.name);
+    let (named, told): (Vec<&Skill<'_>>, Vec<&Skill<'_>>) =
+        skills.into_iter().partition(|skill| skill.description.is_empty());
+    if !told.is_empty() {
+        available(out, &told);
+    }
+    if named.is_empty() {
+        return;
+    }
+    match told.is_empty() {
+        true => {
+            heading(out, "## Skills");
+            out.push_str(
+                "If one of these clearly fits, first `read` skills/<name>/SKILL.md and do as it \
+                 says: ",
+            );
+        }
+        false => out.push_str("Others, at skills/<name>/SKILL.md: "),
+    }
+    for (at, skill) in named.iter().enumerate() {
+        out.push_str(if at == 0 { "" } else { ", " });
+        push_line_without(out, skill.name, NAME, OPEN);
+    }
+    out.push_str(".\n");
+}
+
+/// A skill comes from wherever it was installed from: it cannot end the list.
+const OPEN: (char, &str) = ('<', "&lt;");
+
+/// Skills with what they are for.
+fn available(out: &mut String, skills: &[&Skill<'_>]) {
     heading(out, "## Skills (mandatory)");
     out.push_str(
         "Before you answer, look through <available_skills>.\n\
-         1. If exactly one clearly fits, `read` the file at its location, then do as it says.\n\
+         1. If exactly one clearly fits, `read` the file at its location, then do as it says; \
+         `{baseDir}` in it is its folder.\n\
          2. If several could fit, take the most specific one.\n\
          3. If none clearly fits, read none.\n\
          Never read more than one up front.\n<available_skills>\n",
     );
-    // A skill comes from wherever it was installed from: it cannot end the list.
-    let open = ('<', "&lt;");
-    let mut skills: Vec<&Skill<'_>> = setting.skills.iter().collect();
-    skills.sort_by_key(|skill| skill.name);
     for skill in skills {
         out.push_str("- ");
-        push_line_without(out, skill.name, NAME, open);
+        push_line_without(out, skill.name, NAME, OPEN);
         out.push_str(": ");
-        push_line_without(out, skill.description, SENTENCE, open);
+        push_line_without(out, skill.description, SENTENCE, OPEN);
         out.push_str(" (");
-        push_line_without(out, skill.location, ADDRESS, open);
+        push_line_without(out, skill.location, ADDRESS, OPEN);
         out.push_str(")\n");
     }
     out.push_str("</available_skills>\n");

@@ -39,6 +39,7 @@ mod schedules;
 mod scripted;
 mod shell;
 mod shortening;
+mod skills;
 mod studio;
 mod subagents;
 mod summarising;

@@ -1,0 +1,422 @@
+//! Skills, as far as they are rows: which there are, who changed one, which were used.
+//!
+//! The skills themselves are files below `skills/`: an agent's in its own tree, its tenant's in a
+//! tree that has the tenant's id for an agent's ([`Workspaces::shared`]), so that what holds for
+//! trees (whole changes, history, limits) holds for both (decision 0034).
+
+use std::{collections::BTreeMap, time::Duration};
+
+use holdfast_types::{AgentId, SessionId, TenantId, TreePath};
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use crate::{
+    By, Committed, ContentHash, Edit, Error, File, Workspaces,
+    commit::{known, request},
+    model::stored_path,
+    read::{contents, file},
+    workspaces::lock,
+};
+
+/// How many skills of a tree are looked at.
+const MOST_SKILLS: i64 = 200;
+
+/// The most uses that are asked for at once.
+const MOST_USES: i64 = 500;
+
+/// What a turn needs of an agent's files, read at one moment.
+#[derive(Debug)]
+pub struct Briefing {
+    /// The files that were asked for, as far as they are there.
+    pub files: BTreeMap<TreePath, File>,
+    /// The `SKILL.md`s of the agent and of its tenant, in the order of whose they are and of their
+    /// paths.
+    pub skills: Vec<SkillHead>,
+}
+
+/// A `SKILL.md`, not yet read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillHead {
+    /// Whether it is the tenant's, and not the agent's own.
+    pub is_shared: bool,
+    /// Where it is: `skills/<folder>/SKILL.md`.
+    pub path: TreePath,
+    /// What it says.
+    pub hash: ContentHash,
+}
+
+/// What somebody did to a skill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SkillAction {
+    /// It came from a registry.
+    Install,
+    /// It was handed in.
+    Put,
+    /// It was removed.
+    Remove,
+}
+
+impl SkillAction {
+    /// Its word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Install => "install",
+            Self::Put => "put",
+            Self::Remove => "remove",
+        }
+    }
+
+    fn stored(word: &str) -> Self {
+        match word {
+            "install" => Self::Install,
+            "remove" => Self::Remove,
+            _ => Self::Put,
+        }
+    }
+}
+
+/// A change of a skill, for the audit (spec SKL-012).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillChange {
+    /// What was done.
+    pub action: SkillAction,
+    /// To which.
+    pub skill: String,
+    /// The registry that it came from; empty if from none.
+    pub registry: String,
+    /// Its version; empty if it has none.
+    pub version: String,
+    /// The SHA-256 over paths and contents, in hexadecimal; empty if it was removed.
+    pub sha256: String,
+    /// What the registry warned of; empty if of nothing.
+    pub warning: String,
+}
+
+/// A change of a skill that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillChanged {
+    /// Its id, which sorts by time.
+    pub id: Uuid,
+    /// Whose tree was changed: an agent's, or the [shared](Workspaces::shared) one.
+    pub tree: AgentId,
+    /// What was done.
+    pub change: SkillChange,
+    /// Who did it.
+    pub actor: String,
+    /// The revision that it made.
+    pub revision: i64,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// That a skill was used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkillUse {
+    /// Which.
+    pub skill: String,
+    /// How long ago, by the database's clock.
+    pub age: Duration,
+    /// How often, in all of the agent's sessions.
+    pub uses: i64,
+}
+
+type ChangedRow =
+    (Uuid, Uuid, String, String, i64, String, String, String, String, String, jiff_sqlx::Timestamp);
+
+const CHANGED: &str = "change_id, agent_id, action, skill, revision, actor, registry, version, \
+     sha256, warning, created_at";
+
+fn changed(row: ChangedRow) -> SkillChanged {
+    let (id, tree, action, skill, revision, actor, registry, version, sha256, warning, at) = row;
+    let action = SkillAction::stored(&action);
+    let change = SkillChange { action, skill, registry, version, sha256, warning };
+    SkillChanged { id, tree: tree.into(), change, actor, revision, at: at.to_jiff() }
+}
+
+impl Workspaces {
+    /// The tree of what a tenant shares among its agents.
+    #[must_use]
+    pub fn shared(tenant: TenantId) -> AgentId {
+        tenant.as_uuid().into()
+    }
+
+    /// Several files of an agent, and which skills it and its tenant have, in one statement.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn briefing(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        paths: &[TreePath],
+    ) -> Result<Briefing, Error> {
+        const SQL: &str = "
+            (select false, f.path, c.content, f.hash, f.revision
+             from workspace.files f
+             join workspace.contents c on c.tenant_id = f.tenant_id and c.hash = f.hash
+             where f.tenant_id = $1 and f.agent_id = $2 and f.path = any($3))
+            union all
+            (select false, path, null, hash, revision from workspace.files
+             where tenant_id = $1 and agent_id = $2 and path > 'skills/' and path < 'skills0'
+               and path like 'skills/%/SKILL.md' and path not like 'skills/%/%/SKILL.md'
+             order by path limit $5)
+            union all
+            (select true, path, null, hash, revision from workspace.files
+             where tenant_id = $1 and agent_id = $4 and path > 'skills/' and path < 'skills0'
+               and path like 'skills/%/SKILL.md' and path not like 'skills/%/%/SKILL.md'
+             order by path limit $5)";
+        type Row = (bool, String, Option<Vec<u8>>, Vec<u8>, i64);
+
+        let paths: Vec<&str> = paths.iter().map(TreePath::as_str).collect();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<Row> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(paths)
+            .bind(Self::shared(tenant).as_uuid())
+            .bind(MOST_SKILLS)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let mut briefing = Briefing { files: BTreeMap::new(), skills: Vec::new() };
+        for (is_shared, path, content, hash, revision) in rows {
+            let path = stored_path(&path)?;
+            match content {
+                Some(content) => {
+                    briefing.files.insert(path, file(content, &hash, revision)?);
+                }
+                None => {
+                    let hash = ContentHash::stored(&hash)?;
+                    briefing.skills.push(SkillHead { is_shared, path, hash });
+                }
+            }
+        }
+        briefing.skills.sort_by(|a, b| (a.is_shared, &a.path).cmp(&(b.is_shared, &b.path)));
+        Ok(briefing)
+    }
+
+    /// What contents of this tenant say. One that it has not is not in the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn contents(
+        &self,
+        tenant: TenantId,
+        hashes: &[ContentHash],
+    ) -> Result<Vec<(ContentHash, Vec<u8>)>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = contents(&mut tx, hashes).await?;
+        tx.finish_reading();
+        Ok(found)
+    }
+
+    /// Changes a skill in a tree, as [`commit`](Self::commit) does, and writes it down for the
+    /// audit, both or neither. `by` has a key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`commit`](Self::commit).
+    pub async fn change_skill(
+        &self,
+        tenant: TenantId,
+        tree: AgentId,
+        by: &By,
+        edits: Vec<Edit>,
+        change: &SkillChange,
+    ) -> Result<Committed, Error> {
+        const SQL: &str = "
+            insert into workspace.skill_changes
+                (tenant_id, change_id, agent_id, action, skill, revision, actor, registry, version,
+                 sha256, warning, idem_key)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, left($11, 2000), $12)";
+
+        by.check()?;
+        let Some(key) = &by.key else {
+            return Err(Error::Invalid("a change of a skill has a key: give it one".to_owned()));
+        };
+        let wanted = self.prepare(edits).await?;
+        let request = request(&wanted.ops);
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let locked = lock(&mut tx, tree).await?;
+        if let Some(known) = known(&mut tx, tree, by, &request).await? {
+            tx.finish_reading();
+            return Ok(known);
+        }
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(Uuid::now_v7())
+            .bind(tree.as_uuid())
+            .bind(change.action.as_str())
+            .bind(&change.skill)
+            .bind(locked.head.next().number())
+            .bind(&by.author)
+            .bind(&change.registry)
+            .bind(&change.version)
+            .bind(&change.sha256)
+            .bind(&change.warning)
+            .bind(key)
+            .execute(tx.conn())
+            .await?;
+        self.write(tx, locked, by, request, wanted).await
+    }
+
+    /// What came of the change of a skill with that key; `None` if there was none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn skill_changed(
+        &self,
+        tenant: TenantId,
+        tree: AgentId,
+        key: &str,
+    ) -> Result<Option<SkillChanged>, Error> {
+        let sql = format!(
+            "select {CHANGED} from workspace.skill_changes
+             where tenant_id = $1 and agent_id = $2 and idem_key = $3"
+        );
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<ChangedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(tenant.as_uuid())
+            .bind(tree.as_uuid())
+            .bind(key)
+            .fetch_optional(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(row.map(changed))
+    }
+
+    /// The changes of a tenant's skills, the newest first: `most` of those before one of them.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn skill_changes(
+        &self,
+        tenant: TenantId,
+        before: Option<Uuid>,
+        most: u32,
+    ) -> Result<Vec<SkillChanged>, Error> {
+        let sql = format!(
+            "select {CHANGED} from workspace.skill_changes
+             where tenant_id = $1 and skill <> '' and ($2::uuid is null or change_id < $2)
+             order by change_id desc limit $3"
+        );
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<ChangedRow> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
+            .bind(tenant.as_uuid())
+            .bind(before)
+            .bind(i64::from(most))
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(changed).collect())
+    }
+
+    /// What a tenant allows of installations, as it was stored; `None` if it said nothing.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn skill_policy(&self, tenant: TenantId) -> Result<Option<serde_json::Value>, Error> {
+        const SQL: &str = "select document from workspace.skill_policies where tenant_id = $1";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let row: Option<sqlx::types::Json<serde_json::Value>> =
+            sqlx::query_scalar(SQL).bind(tenant.as_uuid()).fetch_optional(tx.conn()).await?;
+        tx.finish_reading();
+        Ok(row.map(|document| document.0))
+    }
+
+    /// Stores what a tenant allows.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn set_skill_policy(
+        &self,
+        tenant: TenantId,
+        actor: &str,
+        document: &serde_json::Value,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            insert into workspace.skill_policies (tenant_id, document, updated_by)
+            values ($1, $2, $3)
+            on conflict (tenant_id) do update set document = excluded.document,
+                updated_by = excluded.updated_by, updated_at = clock_timestamp()";
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(sqlx::types::Json(document))
+            .bind(actor)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes that a skill was read by a call, once however often the call is made.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn skill_used(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        skill: &str,
+        session: SessionId,
+        key: &str,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            insert into workspace.skill_uses as u (tenant_id, agent_id, skill, session_id, last_key)
+            values ($1, $2, $3, $4, $5)
+            on conflict (agent_id, skill, session_id, tenant_id) do update
+                set uses = u.uses + 1, last_at = clock_timestamp(), last_key = excluded.last_key
+                where u.last_key <> excluded.last_key";
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(skill)
+            .bind(session.as_uuid())
+            .bind(key)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Which skills an agent has used, that used last first.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn skill_uses(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Vec<SkillUse>, Error> {
+        const SQL: &str = "
+            select skill, sum(uses)::bigint,
+                extract(epoch from greatest(clock_timestamp() - max(last_at), interval '0'))::float8
+            from workspace.skill_uses where tenant_id = $1 and agent_id = $2
+            group by skill order by 3 limit $3";
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(String, i64, f64)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(agent.as_uuid())
+            .bind(MOST_USES)
+            .fetch_all(tx.conn())
+            .await?;
+        tx.finish_reading();
+        let used = |(skill, uses, age): (String, i64, f64)| {
+            let age = Duration::try_from_secs_f64(age).unwrap_or_default();
+            SkillUse { skill, age, uses }
+        };
+        Ok(rows.into_iter().map(used).collect())
+    }
+}

@@ -1,0 +1,136 @@
+//! Skills that people call by their names (spec UIC-005, SKL-013), and that models read (CTX-012).
+
+use std::sync::Arc;
+
+use holdfast_agent::prompt;
+use holdfast_skills::{FOLDER, Shelf, SkillName};
+use holdfast_tools::file_path;
+use holdfast_types::{Body, Entry, ToolCall, ToolSpec, Usage};
+use serde::Deserialize;
+use tracing::warn;
+
+use crate::{agents::Brief, turn::Turn, turn::thoughts};
+
+/// The tool that skills are read with.
+const READ: &str = "read";
+
+/// A skill that somebody called by its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Called {
+    name: String,
+    location: String,
+}
+
+impl Called {
+    pub(crate) fn as_told(&self) -> prompt::Called<'_> {
+        prompt::Called { name: &self.name, location: &self.location }
+    }
+}
+
+impl Turn<'_> {
+    /// Looks which skill the newest message calls. If it is one that cannot be used, the answer
+    /// says why, and no model is asked: this is that answer.
+    pub(crate) fn look_for_skill(&mut self, brief: &Brief) -> Option<Entry> {
+        let said = self.journal.turn().iter().rev().find_map(|entry| match entry {
+            Entry::Heard { body, .. } if is_a_persons(body) => Some(body.text.as_str()),
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        });
+        let (called, unusable) = match said.map(|said| brief.skills.shelf.invoked(said)) {
+            None | Some(Ok(None)) => (None, None),
+            Some(Ok(Some(found))) => {
+                let (name, location) = (found.skill.name().to_owned(), &found.skill.location);
+                (Some(Called { name, location: location.clone() }), None)
+            }
+            Some(Err(unusable)) => (None, Some(unusable.to_string())),
+        };
+        self.called = called;
+        let text = unusable.filter(|_| thoughts(self.journal.turn()) == 0)?;
+        let (calls, usage, model) = (Vec::new(), Usage::default(), String::new());
+        Some(Entry::Thought { text, calls, usage, model, carry: None })
+    }
+
+    /// The skills that the model is told of: those that its agent's options leave, if it can read
+    /// them.
+    pub(crate) fn skills<'a>(
+        &self,
+        brief: &'a Brief,
+        (tools, more): (&[ToolSpec], &[String]),
+    ) -> Vec<prompt::Skill<'a>> {
+        let can_read = tools.iter().any(|tool| tool.name == READ) || more.iter().any(|t| t == READ);
+        if !can_read {
+            return Vec::new();
+        }
+        let options = &brief.context;
+        let lists = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
+        let mut skills = brief.skills.shelf.for_prompt(&[]);
+        skills.retain(|skill| {
+            options.include_skills.as_deref().is_none_or(|list| lists(list, skill.name))
+                && !options.exclude_skills.as_deref().is_some_and(|list| lists(list, skill.name))
+        });
+        skills
+    }
+
+    /// Notes that a skill was read, if that is what a call did.
+    pub(crate) async fn note_skill(&self, brief: &Brief, call: &ToolCall) {
+        if self.tools.known(&call.tool) != Some(READ) || self.is_flushing() {
+            return;
+        }
+        let Some(name) = read_skill(&call.input, &brief.skills.shelf) else { return };
+        let claim = &self.hold.claim;
+        let noted = self
+            .worker
+            .workspaces
+            .skill_used(claim.tenant, brief.agent, &name, claim.session, &self.key_of(call))
+            .await;
+        if let Err(error) = noted {
+            // The turn is worth more than what is known of it afterwards.
+            warn!(error = &error as &dyn std::error::Error, "a skill's use was not noted");
+        }
+    }
+}
+
+/// Whether somebody said it for themselves.
+fn is_a_persons(body: &Body) -> bool {
+    !body.silent && body.event.is_none() && body.role.is_none()
+}
+
+/// The skill whose `SKILL.md` an input of the tool `read` names, as the shelf calls it.
+fn read_skill(input: &str, shelf: &Arc<Shelf>) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Input {
+        path: String,
+    }
+    let Input { path } = serde_json::from_str(input).ok()?;
+    let path = file_path(&path).ok()?;
+    let parts: Vec<&str> = path.split('/').collect();
+    let [FOLDER, folder, "SKILL.md"] = parts.as_slice() else { return None };
+    // One that was installed a moment ago is not on the shelf yet.
+    let name: SkillName = folder.parse().ok()?;
+    Some(shelf.find(folder).map_or_else(|| name.to_string(), |skill| skill.name().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_of_a_skill_is_told_from_other_reads() {
+        let shelf = Arc::new(Shelf::default());
+        let read = |path: &str| {
+            let input = serde_json::json!({ "path": path, "lines": 5 }).to_string();
+            read_skill(&input, &shelf)
+        };
+
+        assert_eq!(read("skills/plan-a-trip/SKILL.md").as_deref(), Some("plan-a-trip"));
+        assert_eq!(read("./skills/x/SKILL.md").as_deref(), Some("x"));
+        for other in ["skills/x/more/SKILL.md", "skills/SKILL.md", "a/x/SKILL.md", "skills/x/y.md"]
+        {
+            assert_eq!(read(other), None, "{other}");
+        }
+        assert_eq!(read_skill("no json", &shelf), None);
+    }
+}
