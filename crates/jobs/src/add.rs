@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use crate::{
-    Error, Job, JobKind, Jobs, Next, Overlap, Scheduled,
+    Error, Job, JobKind, JobState, Jobs, Next, Overlap, Scheduled,
     check::Fields,
     forget::forget,
     jobs::now,
@@ -33,6 +33,8 @@ pub struct NewJob {
     pub name: String,
     /// What it is for, at most 2,000 characters.
     pub description: String,
+    /// Whether it fires; else it is made paused.
+    pub enabled: bool,
     /// When, as the kind says it: an object of at most 8,000 bytes.
     pub spec: Value,
     /// What is done then: an object of at most 64,000 bytes.
@@ -117,7 +119,7 @@ impl Jobs {
         self.check_limits(&mut tx, &new).await?;
         let scheduled = Scheduled { tenant, job: new.id, kind: new.kind, spec: &new.spec };
         let next = self.planner.first(scheduled, now(&mut tx).await?)?.ok_or(Error::Never)?;
-        insert(&mut tx, &new, &external_id, next).await?;
+        insert(&mut tx, &new, &external_id, new.enabled.then_some(next)).await?;
         let job: Job = by_id(&mut tx, new.id).await?.ok_or(Error::Corrupt("job"))?.try_into()?;
         tx.commit().await?;
         Ok(if replaced { Added::Replaced(job) } else { Added::Made(job) })
@@ -203,13 +205,13 @@ async fn insert(
     tx: &mut TenantTx,
     new: &NewJob,
     external_id: &str,
-    next: Next,
+    next: Option<Next>,
 ) -> Result<(), Error> {
     const SQL: &str = "
         insert into schedule.jobs
             (tenant_id, job_id, external_id, kind, agent_id, owner, name, description, spec, payload,
-             session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)";
+             session_target, wake_mode, isolation, overlap, delete_after_run, slot_at, due_at, state)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
 
     let tenant = tx.tenant();
     sqlx::query(SQL)
@@ -228,8 +230,9 @@ async fn insert(
         .bind(new.isolation.as_ref().map(Json))
         .bind(new.overlap.as_str())
         .bind(new.delete_after_run)
-        .bind(jiff_sqlx::Timestamp::from(next.slot))
-        .bind(jiff_sqlx::Timestamp::from(next.due))
+        .bind(next.map(|next| jiff_sqlx::Timestamp::from(next.slot)))
+        .bind(next.map(|next| jiff_sqlx::Timestamp::from(next.due)))
+        .bind(if new.enabled { JobState::Active } else { JobState::Paused }.as_str())
         .execute(tx.conn())
         .await?;
     Ok(())

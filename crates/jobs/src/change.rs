@@ -7,7 +7,7 @@ use serde_json::Value;
 use sqlx::types::Json;
 
 use crate::{
-    Error, Job, JobKind, JobState, Jobs, Next, Scheduled,
+    Error, Job, JobKind, JobState, Jobs, Next, Overlap, Scheduled,
     check::Fields,
     jobs::{lock, now},
 };
@@ -42,10 +42,12 @@ pub struct Changes {
     pub session_target: Option<String>,
     /// `now` or `next-heartbeat`.
     pub wake_mode: Option<String>,
-    /// How an isolated run tells the main session of its end.
-    pub isolation: Option<Value>,
+    /// How an isolated run tells the main session of its end; `Some(None)`: not at all.
+    pub isolation: Option<Option<Value>>,
     /// Whether it goes once it has done well and has no slot left.
     pub delete_after_run: Option<bool>,
+    /// What becomes of a slot that comes while an earlier one runs.
+    pub overlap: Option<Overlap>,
 }
 
 /// Another schedule.
@@ -82,7 +84,7 @@ impl Changes {
                     changes.session_target = Some(string("session target", value)?);
                 }
                 "wake_mode" => changes.wake_mode = Some(string("wake mode", value)?),
-                "isolation" => changes.isolation = Some(value),
+                "isolation" => changes.isolation = Some((!value.is_null()).then_some(value)),
                 "delete_after_run" => {
                     changes.delete_after_run = Some(truth("`delete_after_run`", &value)?);
                 }
@@ -105,7 +107,8 @@ impl Changes {
         job.payload = self.payload.unwrap_or_else(|| std::mem::take(&mut job.payload));
         job.session_target = self.session_target.or_else(|| job.session_target.take());
         job.wake_mode = self.wake_mode.or_else(|| job.wake_mode.take());
-        job.isolation = self.isolation.or_else(|| job.isolation.take());
+        job.isolation = self.isolation.unwrap_or_else(|| job.isolation.take());
+        job.overlap = self.overlap.unwrap_or(job.overlap);
         job.delete_after_run = self.delete_after_run.unwrap_or(job.delete_after_run);
     }
 }
@@ -234,7 +237,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         update schedule.jobs
         set kind = $3, name = $4, description = $5, spec = $6, payload = $7, session_target = $8,
             wake_mode = $9, isolation = $10, delete_after_run = $11, state = $12, slot_at = $13,
-            due_at = $14, version = version + 1, updated_at = clock_timestamp()
+            due_at = $14, overlap = $15, version = version + 1, updated_at = clock_timestamp()
         where tenant_id = $1 and job_id = $2
         returning version, updated_at";
 
@@ -253,6 +256,7 @@ async fn write(tx: &mut TenantTx, mut job: Job) -> Result<Job, Error> {
         .bind(job.state.as_str())
         .bind(job.next_slot.map(jiff_sqlx::Timestamp::from))
         .bind(job.next_due.map(jiff_sqlx::Timestamp::from))
+        .bind(job.overlap.as_str())
         .fetch_one(tx.conn())
         .await?;
     (job.version, job.updated_at) = (version, updated_at.to_jiff());

@@ -2,7 +2,7 @@
 //!
 //! [`Jobs`] owns the Postgres schema `schedule` and is the only way to it. When
 //! a job's next slot is, and what becomes of slots that were missed, says a
-//! [`Planner`]; this crate keeps what it says.
+//! [`Planner`]; this crate keeps what it says. The product's planner is [`Calendar`].
 //!
 //! | verb | who calls it | file |
 //! |---|---|---|
@@ -29,6 +29,7 @@
 //! *refuses* counts only while the firing is its own ([`Firing::attempt`]).
 
 mod add;
+mod calendar;
 mod change;
 mod check;
 mod claim;
@@ -47,8 +48,10 @@ mod row;
 mod settle;
 mod slot;
 mod sweep;
+mod typed;
 
 pub use add::{Added, Existing, NewJob};
+pub use calendar::Calendar;
 pub use change::{Changes, MUTABLE, NewSchedule};
 pub use claim::Claimed;
 pub use error::Error;
@@ -64,3 +67,4 @@ pub use read::JobFilter;
 pub use settle::{Delivered, Ended, Postponed, Refused};
 pub use slot::{FiringRef, InvalidSlot, Slot};
 pub use sweep::{LOSSES, Swept};
+pub use typed::{PatchError, Reminder, Spec, Timer};

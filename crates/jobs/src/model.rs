@@ -122,6 +122,16 @@ words!(
     }
 );
 
+/// Whether a job of a kind may have a schedule.
+pub(crate) fn fits(kind: JobKind, schedule: &holdfast_schedule::Schedule) -> bool {
+    match kind {
+        JobKind::Cron | JobKind::Every | JobKind::At => kind == JobKind::of(schedule),
+        JobKind::Reminder => schedule.is_once(),
+        JobKind::Heartbeat => schedule.word() == "every",
+        JobKind::Timer => true,
+    }
+}
+
 /// A job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {

@@ -131,6 +131,16 @@ impl Schedule {
         self
     }
 
+    /// The word of its kind: `at`, `every` or `cron`.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self.when {
+            When::At(_) => "at",
+            When::Every { .. } => "every",
+            When::Cron { .. } => "cron",
+        }
+    }
+
     /// Whether it has one slot at most.
     #[must_use]
     pub const fn is_once(&self) -> bool {

@@ -19,9 +19,11 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-pg",
         "holdfast-recall",
         "holdfast-sandbox",
+        // Pure: it needs nothing but types.
+        "holdfast-schedule",
     ],
     &["holdfast-directory", "holdfast-jobs", "holdfast-session", "holdfast-workspace"],
-    &["holdfast-agent", "holdfast-schedule", "holdfast-tools"],
+    &["holdfast-agent", "holdfast-tools"],
     // Skills are shown to agents, and fetched past the guard of the tools.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.

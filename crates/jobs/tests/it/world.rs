@@ -216,6 +216,7 @@ impl Tenant<'_> {
             owner: None,
             name: "water the plants".to_owned(),
             description: String::new(),
+            enabled: true,
             spec,
             payload: json!({"kind": "agentTurn", "message": "water the plants"}),
             session_target: None,
