@@ -82,6 +82,8 @@ pub enum Command {
     ChannelBridge(service::ServiceArgs),
     /// Run the scheduler: it does at their time what agents and people planned
     Scheduler(service::ServiceArgs),
+    /// Run the memory: it keeps what agents know, and finds it
+    MemoryService(service::ServiceArgs),
     /// Bring the database's schema up to date
     Migrate(bootstrap::MigrateArgs),
     /// Give a new installation its secrets, a first tenant, and a key with every scope
@@ -96,7 +98,8 @@ impl Command {
             Self::Gateway(args)
             | Self::AgentRunner(args)
             | Self::ChannelBridge(args)
-            | Self::Scheduler(args) => Some(args.workers.into()),
+            | Self::Scheduler(args)
+            | Self::MemoryService(args) => Some(args.workers.into()),
             Self::Down
             | Self::Chat(_)
             | Self::Caller(_)
@@ -175,6 +178,7 @@ mod tests {
             "agent-runner",
             "channel-bridge",
             "scheduler",
+            "memory-service",
             "migrate",
             "chat",
             "chat hello --agent main --session s",

@@ -49,6 +49,8 @@ pub struct State {
     pub bridge: Http,
     /// The scheduler.
     pub scheduler: Http,
+    /// The memory.
+    pub memory: Http,
     /// The development tenant's API key.
     pub key: String,
     /// The development tenant's default model, if `up` was told one.
@@ -112,6 +114,11 @@ impl Home {
     /// Where commands' files are.
     pub fn scratch(&self) -> PathBuf {
         self.path.join("scratch")
+    }
+
+    /// Where `make embedder` puts the local embedding model.
+    pub fn embedder(&self) -> PathBuf {
+        self.path.join("embedder")
     }
 
     pub fn env_file(&self) -> PathBuf {

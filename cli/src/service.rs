@@ -52,6 +52,8 @@ pub struct AgentRunner;
 pub struct ChannelBridge;
 /// Turns time into messages.
 pub struct Scheduler;
+/// Keeps what agents know.
+pub struct Memory;
 
 impl Service for Gateway {
     type Config = gateway::Config;
@@ -106,6 +108,21 @@ impl Service for Scheduler {
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(scheduler::App::connect(config)).await?.run(stop).await
+    }
+}
+
+impl Service for Memory {
+    type Config = memory::Config;
+    // `holdfast memory` is what callers do with theirs.
+    const NAME: &'static str = "memory-service";
+    const TABLE: &'static str = "memory";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(memory::App::connect(config)).await?.run(stop).await
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     backends,
     home::{Home, write_private},
     screen::Screen,
-    service::{AgentRunner, ChannelBridge, Gateway, Scheduler, Service},
+    service::{AgentRunner, ChannelBridge, Gateway, Memory, Scheduler, Service},
 };
 
 /// What the services take to finish, 25 s, and some more.
@@ -81,7 +81,8 @@ fn parts(plan: &Plan) -> Vec<Part> {
         .map(|(at, n)| part(AgentRunner::NAME, n, &[("runner.listen", *at)]));
     let bridge = part(ChannelBridge::NAME, 1, &[("bridge.listen", ports.bridge)]);
     let scheduler = part(Scheduler::NAME, 1, &[("scheduler.listen", ports.scheduler)]);
-    gateways.chain(runners).chain([bridge, scheduler]).collect()
+    let memory = part(Memory::NAME, 1, &[("memory.listen", ports.memory)]);
+    gateways.chain(runners).chain([bridge, scheduler, memory]).collect()
 }
 
 async fn in_process(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
@@ -89,6 +90,7 @@ async fn in_process(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
         Gateway::NAME => run::<Gateway>(part, stop).await,
         AgentRunner::NAME => run::<AgentRunner>(part, stop).await,
         Scheduler::NAME => run::<Scheduler>(part, stop).await,
+        Memory::NAME => run::<Memory>(part, stop).await,
         _ => run::<ChannelBridge>(part, stop).await,
     }
 }
