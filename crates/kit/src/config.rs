@@ -35,7 +35,7 @@ pub use self::shared::{Mesh, Secrets};
 use self::spelling::{any_of, is_near, near};
 
 /// Every table that a file may have; a service passes over those that its struct lacks.
-const TABLES: [&str; 12] = [
+const TABLES: [&str; 13] = [
     "bridge",
     "database",
     "gateway",
