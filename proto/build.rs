@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 13] = [
+const FILES: [&str; 15] = [
     "messages",
     "schedules",
     "sessions",

@@ -13,7 +13,7 @@ use std::{
 use holdfast_grpc::Refused as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
-    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, Saying,
+    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, ToKeep,
     Sought, Updated,
 };
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId};
@@ -101,14 +101,14 @@ impl Memories for Memory {
         Ok(answer.hits.into_iter().map(found).collect())
     }
 
-    async fn save(&self, call: &Call, what: Saying) -> Result<KeptMemory, MemoryError> {
+    async fn save(&self, call: &Call, what: ToKeep) -> Result<KeptMemory, MemoryError> {
         let person = self.person(call)?;
         let Some(user) = &person.user else {
             return Err(MemoryError::Refused(
                 "this conversation is nobody's own: there is no one to remember it for".to_owned(),
             ));
         };
-        let Saying { text, what, about, replaces } = what;
+        let ToKeep { text, what, about, replaces } = what;
         let kind = if about.is_some() { pb::Kind::Fact } else { pb::Kind::Memory };
         let (subject, predicate) = about.unwrap_or_default();
         let item = pb::NewItem {

@@ -8,7 +8,7 @@
 //! | heartbeat | [`heartbeat`] | a question in the heartbeat's session, or nothing and why |
 //! | timer | [`timer`] | an event in a session, which wakes it if it waits for that |
 //!
-//! What has no arm here is refused with the class `unsupported`. An arm decides and may look; the
+//! An arm decides and may look; the
 //! messages of many firings are written together, by `deliver`. An arm that writes for itself must
 //! write the same once however often it is asked: the key is the firing's
 //! ([`FiringRef::idem_key`](holdfast_jobs::FiringRef::idem_key)).
@@ -112,8 +112,6 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job) -> Fate {
 
 /// When a firing is handed out again that found no database.
 const AGAIN: Duration = Duration::from_secs(1);
-/// There is nobody who does that.
-const UNSUPPORTED: Fate = Fate::Refused("unsupported");
 /// What is stored of the job is not what this version can read.
 const UNREADABLE: Fate = Fate::Refused("unreadable");
 /// The job's agent is there no more.

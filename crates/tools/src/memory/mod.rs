@@ -56,7 +56,7 @@ pub trait Memories: Send + Sync + 'static {
     fn save(
         &self,
         call: &Call,
-        what: Saying,
+        what: ToKeep,
     ) -> impl Future<Output = Result<Kept, MemoryError>> + Send;
 
     /// Takes something out of what is found.
@@ -181,7 +181,7 @@ pub struct Found {
 
 /// Something to keep.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saying {
+pub struct ToKeep {
     /// What is to be kept.
     pub text: String,
     /// What it is.

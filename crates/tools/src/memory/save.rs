@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{MOST_REMEMBERED, Memories, MemoryType, Saying, checked};
+use super::{MOST_REMEMBERED, Memories, MemoryType, ToKeep, checked};
 use crate::{Call, Output, Tool, ToolError};
 
 /// The longest subject and respect, in bytes.
@@ -61,7 +61,7 @@ impl<M: Memories> Tool<Output> for MemorySave<M> {
                 ));
             }
         };
-        let kept = self.0.save(&call, Saying { text, what, about, replaces }).await?;
+        let kept = self.0.save(&call, ToKeep { text, what, about, replaces }).await?;
         let told = match kept.was_there {
             false => format!("Remembered as {}.", kept.id),
             true => format!("It was known already, as {}.", kept.id),

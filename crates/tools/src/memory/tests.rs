@@ -17,13 +17,13 @@ use crate::{
 /// Keeps what it is told, under the keys of the calls.
 #[derive(Default)]
 struct Listed {
-    saved: Mutex<BTreeMap<String, Saying>>,
+    saved: Mutex<BTreeMap<String, ToKeep>>,
     sought: Mutex<Vec<Sought>>,
     is_away: bool,
 }
 
 impl Listed {
-    fn saved(&self) -> BTreeMap<String, Saying> {
+    fn saved(&self) -> BTreeMap<String, ToKeep> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -56,7 +56,7 @@ impl Memories for Listed {
         Ok(saved.chain([note]).collect())
     }
 
-    async fn save(&self, call: &Call, what: Saying) -> Result<Kept, MemoryError> {
+    async fn save(&self, call: &Call, what: ToKeep) -> Result<Kept, MemoryError> {
         let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
         let was_there = saved.insert(call.key.clone(), what).is_some();
         Ok(Kept { id: format!("itm_{}", call.key), was_there })
@@ -142,7 +142,7 @@ async fn the_same_call_keeps_a_thing_once_and_says_which_it_was() {
     assert_eq!(again, "It was known already, as itm_session:1:1:a.");
     let saved = memories.saved();
     let about = Some(("Anna".to_owned(), "lives in".to_owned()));
-    assert_eq!(saved[&call.key], Saying { text: "Oslo".into(), about, ..Saying::default() });
+    assert_eq!(saved[&call.key], ToKeep { text: "Oslo".into(), about, ..ToKeep::default() });
     assert_eq!(saved.len(), 1);
     let gone = ask(&tools, &call, "memory_forget", r#"{"id":"itm_session:1:1:a"}"#).await;
     assert_eq!(gone, "itm_session:1:1:a is forgotten.");

@@ -4,11 +4,12 @@ mod of_models;
 mod what_comes_back;
 mod who_may;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory, Seal};
 use holdfast_grpc::{Caller, Scope, Scopes};
+use holdfast_jobs::{Calendar, Jobs};
 use holdfast_pg::Pools;
 use holdfast_session::{Accepted, NewMessage, Sessions};
 use holdfast_testkit::Database;
@@ -41,7 +42,9 @@ impl World {
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
-        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces, memory: None };
+        let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
+        let sessions = Sessions::new(pools);
+        let state = State { directory, sessions, bus, workspaces, jobs, memory: None };
         Self { state, _database: database }
     }
 
