@@ -126,7 +126,7 @@ impl Service for Schedules {
         let what = schedule::NewJob::from_json(json("job", &job)?).map_err(wrong)?;
         let named = some(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
-        let (id, now) = (id_of(caller.tenant, &request_id), Timestamp::now());
+        let (id, now) = (id_of(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match some(own_id) {
             Some(own) => {
                 schedule::check_id(&own).map_err(wrong)?;
@@ -221,7 +221,7 @@ impl Service for Schedules {
             other => return Err(unknown("mode", other, "`due` or `force`").into()),
         };
         let job = self.job(caller.tenant, &request.job).await?;
-        let id = id_of(caller.tenant, &request.request_id).as_uuid();
+        let id = id_of(caller.tenant, "RunJob", &request.request_id).as_uuid();
 
         let ran = self.jobs.run_now(caller.tenant, job.id, id, mode).await.map_err(Error::from)?;
 
@@ -323,7 +323,7 @@ impl Service for Schedules {
             return Err(refuse(told).into());
         }
         let agent = self.agent(caller.tenant, &agent).await?;
-        let idem_key = id_of(caller.tenant, &request_id).to_string();
+        let idem_key = id_of(caller.tenant, "WakeAgent", &request_id).to_string();
         let key = SessionKey::main(&agent.name);
 
         let duplicate = match mode.as_str() {
@@ -426,11 +426,11 @@ fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
 }
 
 /// An id that is the same for the same request.
-fn id_of(tenant: TenantId, request: &str) -> JobId {
+fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
     if request.is_empty() {
         return JobId::generate();
     }
-    let digest = Sha256::digest(format!("{tenant}:{request}"));
+    let digest = Sha256::digest(format!("{tenant}:{method}:{request}"));
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
     let id: Uuid = uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid();
@@ -470,11 +470,12 @@ mod tests {
     #[test]
     fn the_same_request_is_the_same_job_and_none_is_a_new_one() {
         let (one, other) = (TenantId::generate(), TenantId::generate());
-        assert_eq!(id_of(one, "a"), id_of(one, "a"));
-        assert_ne!(id_of(one, "a"), id_of(one, "b"));
-        assert_ne!(id_of(one, "a"), id_of(other, "a"));
-        assert_ne!(id_of(one, ""), id_of(one, ""));
-        let name = called(id_of(one, "a"));
+        assert_eq!(id_of(one, "m", "a"), id_of(one, "m", "a"));
+        assert_ne!(id_of(one, "m", "a"), id_of(one, "m", "b"));
+        assert_ne!(id_of(one, "m", "a"), id_of(other, "m", "a"));
+        assert_ne!(id_of(one, "m", "a"), id_of(one, "n", "a"));
+        assert_ne!(id_of(one, "m", ""), id_of(one, "m", ""));
+        let name = called(id_of(one, "m", "a"));
         assert!(name.starts_with("cron_") && name.len() == 13, "{name}");
     }
 
