@@ -39,6 +39,11 @@ pub struct Scheduler {
     /// Tenants whose firings are delivered at once. Each takes a connection to the database.
     pub deliver_slots: u32,
 
+    /// How long a firing that was claimed may take to be delivered, before it is handed out again:
+    /// after so long others do the work of a replica that died. The same in all replicas.
+    #[serde(with = "humantime_serde")]
+    pub handover: Duration,
+
     /// How long a job that is done is kept, with its log.
     #[serde(with = "humantime_serde")]
     pub keep_done: Duration,
@@ -55,6 +60,7 @@ impl Default for Scheduler {
             batch: 1_000,
             backlog: 20_000,
             deliver_slots: 8,
+            handover: holdfast_jobs::HANDOVER,
             keep_done: Duration::from_secs(30 * 24 * 3600),
             shutdown_grace: Duration::from_secs(25),
         }
@@ -69,13 +75,16 @@ impl Config {
     /// With the setting to change.
     pub fn check(&self) -> anyhow::Result<()> {
         let own = &self.scheduler;
-        for (setting, number) in [
-            ("batch", own.batch),
-            ("backlog", own.backlog),
-            ("deliver_slots", own.deliver_slots),
-        ] {
+        for (setting, number) in
+            [("batch", own.batch), ("backlog", own.backlog), ("deliver_slots", own.deliver_slots)]
+        {
             ensure!(number > 0, "`scheduler.{setting}` is 0: give it 1 at least");
         }
+        ensure!(
+            own.handover >= Duration::from_secs(1),
+            "`scheduler.handover` is {:?}: give it `1s` at least",
+            own.handover
+        );
         let hour = Duration::from_secs(3600);
         ensure!(
             own.keep_done >= hour,
@@ -97,6 +106,7 @@ mod tests {
             ((|s| s.batch = 0) as fn(&mut Scheduler), "`scheduler.batch`"),
             (|s| s.backlog = 0, "`scheduler.backlog`"),
             (|s| s.deliver_slots = 0, "`scheduler.deliver_slots`"),
+            (|s| s.handover = Duration::ZERO, "`scheduler.handover`"),
             (|s| s.keep_done = Duration::ZERO, "`scheduler.keep_done`"),
         ] {
             let mut config = Config::default();
