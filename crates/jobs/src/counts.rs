@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use crate::{Error, Jobs};
 
 /// How a tenant's jobs stand.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counts {
     /// All of them, those that are done included.
     pub all: u64,
@@ -16,6 +16,8 @@ pub struct Counts {
     pub running: u64,
     /// When the next is due.
     pub next: Option<Timestamp>,
+    /// Which one that is, by its name; empty if none is.
+    pub next_name: String,
 }
 
 impl Jobs {
@@ -27,11 +29,13 @@ impl Jobs {
     pub async fn counts(&self, tenant: TenantId) -> Result<Counts, Error> {
         const SQL: &str = "
             select count(*), count(*) filter (where state = 'active'),
-                   count(*) filter (where running_until > clock_timestamp()), min(due_at)
+                   count(*) filter (where running_until > clock_timestamp()), min(due_at),
+                   coalesce((array_agg(name order by due_at) filter (where due_at is not null))[1], '')
             from schedule.jobs where tenant_id = $1 and kind <> ''";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let (all, active, running, next): (i64, i64, i64, Option<jiff_sqlx::Timestamp>) =
+        type Row = (i64, i64, i64, Option<jiff_sqlx::Timestamp>, String);
+        let (all, active, running, next, next_name): Row =
             sqlx::query_as(SQL).bind(tenant.as_uuid()).fetch_one(tx.conn()).await?;
         tx.finish_reading();
         Ok(Counts {
@@ -39,6 +43,7 @@ impl Jobs {
             active: active.unsigned_abs(),
             running: running.unsigned_abs(),
             next: next.map(jiff_sqlx::Timestamp::to_jiff),
+            next_name,
         })
     }
 }

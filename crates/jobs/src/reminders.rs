@@ -94,7 +94,8 @@ impl Jobs {
     ) -> Result<Result<Reminding, Unset>, Error> {
         match self.get(tenant, remind.id).await {
             // The same words mean another time by now.
-            Ok(there) => return read(there).map(Ok),
+            Ok(there) if there.kind == JobKind::Reminder => return read(there).map(Ok),
+            Ok(there) => return Err(Error::Taken(there.external_id)),
             Err(Error::NotFound(_)) => {}
             Err(error) => return Err(error),
         }

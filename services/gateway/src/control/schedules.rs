@@ -12,7 +12,7 @@ use holdfast_proto::gateway::v1::{
     GetJobRequest, GetJobResponse, GetScheduleStatusRequest, GetScheduleStatusResponse,
     ListJobRunsRequest, ListJobRunsResponse, ListJobsRequest, ListJobsResponse,
     ListNextTimesRequest, ListNextTimesResponse, ListRemindersRequest, ListRemindersResponse,
-    PauseJobRequest, PauseJobResponse, RemoveJobRequest, RemoveJobResponse, ResumeJobRequest,
+    PauseJobRequest, PauseJobResponse, DeleteJobRequest, DeleteJobResponse, ResumeJobRequest,
     ResumeJobResponse, RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse,
     WakeAgentRequest, WakeAgentResponse, schedules_server::Schedules as Service,
 };
@@ -67,6 +67,7 @@ impl Service for Schedules {
             active_count: counts.active,
             running_count: counts.running,
             next_run_at: counts.next.map(timestamp),
+            next_job: counts.next_name,
         }))
     }
 
@@ -125,7 +126,7 @@ impl Service for Schedules {
         let what = schedule::NewJob::from_json(json("job", &job)?).map_err(wrong)?;
         let named = some(agent).or_else(|| what.agent_id.clone());
         let agent = self.agent(caller.tenant, named.as_deref().unwrap_or_default()).await?;
-        let (id, now) = (id_of(&request_id), Timestamp::now());
+        let (id, now) = (id_of(caller.tenant, "AddJob", &request_id), Timestamp::now());
         let external_id = match some(own_id) {
             Some(own) => {
                 schedule::check_id(&own).map_err(wrong)?;
@@ -168,22 +169,17 @@ impl Service for Schedules {
         Ok(Response::new(UpdateJobResponse { job }))
     }
 
-    async fn remove_job(
+    async fn delete_job(
         &self,
-        request: Request<RemoveJobRequest>,
-    ) -> Result<Response<RemoveJobResponse>, Status> {
+        request: Request<DeleteJobRequest>,
+    ) -> Result<Response<DeleteJobResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
+        let job = self.own_job(caller.tenant, &request.job).await?;
 
-        let removed = match self.own_job(caller.tenant, &request.job).await {
-            Ok(job) => {
-                self.jobs.remove(caller.tenant, job.id).await.map_err(Error::from)?
-            }
-            Err(Error::NoJob(_)) => false,
-            Err(error) => return Err(error.into()),
-        };
+        self.jobs.remove(caller.tenant, job.id).await.map_err(Error::from)?;
 
-        Ok(Response::new(RemoveJobResponse { removed }))
+        Ok(Response::new(DeleteJobResponse {}))
     }
 
     async fn pause_job(
@@ -225,7 +221,7 @@ impl Service for Schedules {
             other => return Err(unknown("mode", other, "`due` or `force`").into()),
         };
         let job = self.job(caller.tenant, &request.job).await?;
-        let id = id_of(&request.request_id).as_uuid();
+        let id = id_of(caller.tenant, "RunJob", &request.request_id).as_uuid();
 
         let ran = self.jobs.run_now(caller.tenant, job.id, id, mode).await.map_err(Error::from)?;
 
@@ -327,7 +323,7 @@ impl Service for Schedules {
             return Err(refuse(told).into());
         }
         let agent = self.agent(caller.tenant, &agent).await?;
-        let idem_key = id_of(&request_id).to_string();
+        let idem_key = id_of(caller.tenant, "WakeAgent", &request_id).to_string();
         let key = SessionKey::main(&agent.name);
 
         let duplicate = match mode.as_str() {
@@ -430,11 +426,11 @@ fn kinds(word: &str) -> Result<&'static [JobKind], Error> {
 }
 
 /// An id that is the same for the same request.
-fn id_of(request: &str) -> JobId {
+fn id_of(tenant: TenantId, method: &str, request: &str) -> JobId {
     if request.is_empty() {
         return JobId::generate();
     }
-    let digest = Sha256::digest(request.as_bytes());
+    let digest = Sha256::digest(format!("{tenant}:{method}:{request}"));
     let mut bytes = [0_u8; 16];
     bytes.copy_from_slice(&digest[..16]);
     let id: Uuid = uuid::Builder::from_bytes(bytes).with_version(uuid::Version::Custom).into_uuid();
@@ -473,10 +469,14 @@ mod tests {
 
     #[test]
     fn the_same_request_is_the_same_job_and_none_is_a_new_one() {
-        assert_eq!(id_of("a"), id_of("a"));
-        assert_ne!(id_of("a"), id_of("b"));
-        assert_ne!(id_of(""), id_of(""));
-        assert!(called(id_of("a")).starts_with("cron_") && called(id_of("a")).len() == 13);
+        let (one, other) = (TenantId::generate(), TenantId::generate());
+        assert_eq!(id_of(one, "m", "a"), id_of(one, "m", "a"));
+        assert_ne!(id_of(one, "m", "a"), id_of(one, "m", "b"));
+        assert_ne!(id_of(one, "m", "a"), id_of(other, "m", "a"));
+        assert_ne!(id_of(one, "m", "a"), id_of(one, "n", "a"));
+        assert_ne!(id_of(one, "m", ""), id_of(one, "m", ""));
+        let name = called(id_of(one, "m", "a"));
+        assert!(name.starts_with("cron_") && name.len() == 13, "{name}");
     }
 
     #[test]

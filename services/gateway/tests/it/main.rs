@@ -23,6 +23,7 @@ mod policies;
 mod responses;
 mod retries;
 mod runner;
+mod schedules;
 mod sent;
 mod stopping;
 mod subagents;

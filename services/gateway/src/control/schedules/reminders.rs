@@ -83,7 +83,7 @@ impl Schedules {
         let locale = some(locale).map_or_else(|| Locale::spoken(&content), |tag| Locale::of(&tag));
 
         let remind = Remind {
-            id: id_of(&request_id),
+            id: id_of(caller.tenant, "AddReminder", &request_id),
             agent: agent.id,
             user: &user,
             session: &session,

@@ -33,7 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-    let doors = doors.into_iter().chain([approvals(), policies(), others()]);
+    let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -146,6 +146,85 @@ fn others() -> Vec<Try> {
         }),
         ("Chains/PutChain", Is::Made, |of| bytes(put_chain(&of.chain))),
     ]
+}
+
+/// Jobs and reminders.
+fn schedules() -> Vec<Try> {
+    vec![
+        ("Schedules/GetScheduleStatus", Is::Shown, |_| bytes(pb::GetScheduleStatusRequest {})),
+        ("Schedules/ListJobs", Is::Shown, |_| bytes(pb::ListJobsRequest::default())),
+        ("Schedules/ListJobs", Is::Found, |of| {
+            bytes(pb::ListJobsRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Schedules/GetJob", Is::Found, |of| bytes(pb::GetJobRequest { job: of.job.clone() })),
+        ("Schedules/GetJob", Is::Found, |of| bytes(pb::GetJobRequest { job: of.job_id.clone() })),
+        ("Schedules/AddJob", Is::Found, |of| {
+            bytes(pb::AddJobRequest { id: String::new(), request_id: String::new(), ..add_job(of) })
+        }),
+        ("Schedules/AddJob", Is::Made, |of| {
+            bytes(pb::AddJobRequest { agent: String::new(), ..add_job(of) })
+        }),
+        ("Schedules/UpdateJob", Is::Found, |of| {
+            let (job, patch) = (of.job.clone(), r#"{"description":"changed"}"#.into());
+            bytes(pb::UpdateJobRequest { job, patch, ..Default::default() })
+        }),
+        ("Schedules/PauseJob", Is::Found, |of| bytes(pb::PauseJobRequest { job: of.job.clone() })),
+        ("Schedules/ResumeJob", Is::Found, |of| {
+            bytes(pb::ResumeJobRequest { job: of.job.clone() })
+        }),
+        ("Schedules/RunJob", Is::Found, |of| {
+            bytes(pb::RunJobRequest { job: of.job.clone(), ..Default::default() })
+        }),
+        ("Schedules/ListJobRuns", Is::Found, |of| {
+            bytes(pb::ListJobRunsRequest { job: of.job.clone(), ..Default::default() })
+        }),
+        ("Schedules/BackfillJob", Is::Found, |of| {
+            let from = Some(prost_types::Timestamp { seconds: 4_000_000_000, nanos: 0 });
+            bytes(pb::BackfillJobRequest { job: of.job.clone(), from, until: None })
+        }),
+        ("Schedules/ListNextTimes", Is::Found, |of| {
+            bytes(pb::ListNextTimesRequest { job: of.job.clone(), ..Default::default() })
+        }),
+        ("Schedules/WakeAgent", Is::Found, |of| {
+            let (agent, text) = (of.agent_name.clone(), "history".into());
+            bytes(pb::WakeAgentRequest { agent, text, ..Default::default() })
+        }),
+        ("Schedules/ListReminders", Is::Shown, |of| {
+            bytes(pb::ListRemindersRequest { user: format!("api:{}", of.user) })
+        }),
+        ("Schedules/AddReminder", Is::Found, |of| {
+            bytes(pb::AddReminderRequest { agent: of.agent_name.clone(), ..add_reminder(of) })
+        }),
+        ("Schedules/AddReminder", Is::Made, |of| bytes(add_reminder(of))),
+        ("Schedules/CancelReminder", Is::Found, |of| {
+            let (user, id) = (format!("api:{}", of.user), of.reminder.clone());
+            bytes(pb::CancelReminderRequest { user, id })
+        }),
+        ("Schedules/DeleteJob", Is::Found, |of| {
+            bytes(pb::DeleteJobRequest { job: of.job.clone() })
+        }),
+    ]
+}
+
+pub fn add_job(of: &Things) -> pb::AddJobRequest {
+    let job = r#"{"name":"annas job","schedule":{"kind":"cron","expr":"0 9 * * *"},
+                  "payload":{"kind":"systemEvent","message":"annas tea"}}"#;
+    pb::AddJobRequest {
+        job: job.to_owned(),
+        agent: of.agent_name.clone(),
+        id: of.job.clone(),
+        request_id: of.request_id.clone(),
+    }
+}
+
+pub fn add_reminder(of: &Things) -> pb::AddReminderRequest {
+    pb::AddReminderRequest {
+        user: format!("api:{}", of.user),
+        time: "in 9 days".into(),
+        content: "annas plants".into(),
+        request_id: of.request_id.clone(),
+        ..Default::default()
+    }
 }
 
 pub fn put_chain(name: &str) -> pb::PutChainRequest {

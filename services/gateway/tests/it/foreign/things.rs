@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
 use holdfast_session::{Cleanup, Given, NewSubagent};
 use holdfast_types::{
-    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, KeyId, MessageId, NodeId, RunId,
+    AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId, RunId,
     SessionId, SessionKey,
 };
 use prost::Message;
@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, alias, binding, connection, credential, identity, mcp_server, model,
+        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity, mcp_server, model,
         node, put_chain, rules,
     },
 };
@@ -57,6 +57,9 @@ pub struct Things {
     pub delivery: String,
     pub approval: String,
     pub approval_rule: String,
+    pub job: String,
+    pub job_id: String,
+    pub reminder: String,
 }
 
 impl Things {
@@ -77,6 +80,7 @@ impl Things {
             identity: name("friend"),
             rule_word: name("word"),
             chain: name("chain"),
+            job: format!("{owner}_job"),
             user: name("user"),
             request_id: name("request"),
             ..Self::default()
@@ -101,6 +105,8 @@ impl Things {
             delivery: DeliveryId::generate().to_string(),
             approval: ApprovalId::generate().to_string(),
             approval_rule: Uuid::now_v7().to_string(),
+            job_id: JobId::generate().to_string(),
+            reminder: "reminder_nobodys_00000000".into(),
             ..named
         }
     }
@@ -153,6 +159,12 @@ impl Things {
         self.binding = made.binding.context("no binding")?.id;
         let put = put_chain(&self.chain);
         let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
+        let made: pb::AddJobResponse =
+            ask(world, who, "Schedules/AddJob", add_job(self)).await?;
+        self.job_id = made.job.context("no job")?.long_id;
+        let made: pb::AddReminderResponse =
+            ask(world, who, "Schedules/AddReminder", add_reminder(self)).await?;
+        self.reminder = made.reminder.context("no reminder")?.id;
         let put = rules(self, &self.agent_name);
         let _: pb::PutRulesResponse = ask(world, who, "Routing/PutRules", put).await?;
         let _: pb::PutIdentityResponse =
@@ -295,7 +307,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 13] {
+    fn ids(&self) -> [&str; 15] {
         [
             &self.agent,
             &self.node,
@@ -310,6 +322,8 @@ impl Things {
             &self.delivery,
             &self.approval,
             &self.approval_rule,
+            &self.job_id,
+            &self.reminder,
         ]
     }
 }

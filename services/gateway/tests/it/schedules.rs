@@ -1,0 +1,195 @@
+//! Jobs and reminders, as programs make them.
+
+use holdfast_proto::gateway::v1::{
+    self as pb, AddJobRequest, AddReminderRequest, BackfillJobRequest, CancelReminderRequest,
+    GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest, ListNextTimesRequest,
+    ListRemindersRequest, PauseJobRequest, ResumeJobRequest, RunJobRequest, UpdateJobRequest,
+    WakeAgentRequest, schedules_client::SchedulesClient,
+};
+use holdfast_types::{AgentName, SessionKey};
+use serde_json::{Value, json};
+use tonic::{Code, transport::Channel};
+
+use crate::world::World;
+
+async fn client(world: &World) -> anyhow::Result<SchedulesClient<Channel>> {
+    Ok(SchedulesClient::new(world.channel().await?))
+}
+
+fn tea(schedule: Value) -> AddJobRequest {
+    let job = json!({"name": "tea", "schedule": schedule,
+                     "payload": {"kind": "systemEvent", "text": "tea is ready"}});
+    AddJobRequest { job: job.to_string(), ..AddJobRequest::default() }
+}
+
+async fn add(world: &World, request: AddJobRequest) -> Result<pb::Job, tonic::Status> {
+    let mut client = client(world).await.map_err(|error| tonic::Status::internal(error.to_string()))?;
+    let made = client.add_job(world.anna.request(request)).await?.into_inner();
+    made.job.ok_or_else(|| tonic::Status::internal("no job"))
+}
+
+#[tokio::test]
+async fn a_job_is_made_once_changed_held_and_run() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let anna = &world.anna;
+    let every = json!({"kind": "every", "every_ms": 3_600_000});
+    let request = AddJobRequest { request_id: "r".into(), ..tea(every) };
+
+    let made = add(&world, request.clone()).await?;
+    let again = add(&world, request).await?;
+    let patch = r#"{"name":"coffee","wake_mode":"now"}"#.to_owned();
+    let update = UpdateJobRequest { job: made.id.clone(), patch, version: made.version };
+    let changed = client.update_job(anna.request(update.clone())).await?.into_inner();
+    let stale = client.update_job(anna.request(update)).await.unwrap_err();
+    let job = made.id.clone();
+    let paused = client.pause_job(anna.request(PauseJobRequest { job: job.clone() })).await?;
+    let resumed = client.resume_job(anna.request(ResumeJobRequest { job: job.clone() })).await?;
+    let run = |mode: &str| RunJobRequest { job: job.clone(), mode: mode.into(), ..Default::default() };
+    let due = client.run_job(anna.request(run(""))).await?.into_inner();
+    let forced = client.run_job(anna.request(run("force"))).await?.into_inner();
+    let status = client.get_schedule_status(anna.request(GetScheduleStatusRequest {})).await?;
+    let runs = client
+        .list_job_runs(anna.request(ListJobRunsRequest { job: job.clone(), limit: 0 }))
+        .await?
+        .into_inner();
+
+    assert!(made.id.starts_with("cron_") && made.id.len() == 13, "{}", made.id);
+    assert_eq!((again.id, again.long_id), (made.id, made.long_id));
+    let what: Value = serde_json::from_str(&changed.job.unwrap_or_default().what)?;
+    assert_eq!((&what["name"], &what["wake_mode"]), (&json!("coffee"), &json!("now")));
+    assert_eq!(what["payload"], json!({"kind": "systemEvent", "message": "tea is ready"}));
+    assert_eq!(stale.code(), Code::Aborted, "{stale}");
+    let (paused, resumed) = (paused.into_inner().job, resumed.into_inner().job);
+    let paused = paused.unwrap_or_default();
+    assert_eq!((paused.state.as_str(), paused.next_run_at), ("paused", None));
+    assert!(resumed.is_some_and(|job| job.state == "active" && job.next_run_at.is_some()));
+    assert_eq!((due.status.as_str(), due.reason.as_str()), ("skipped", "not due"));
+    assert_eq!(forced.status, "started");
+    let status = status.into_inner();
+    assert_eq!((status.jobs_count, status.active_count), (1, 1));
+    assert_eq!(status.next_job, "coffee");
+    assert!(runs.runs.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let told = async |job: Value| {
+        let request = AddJobRequest { job: job.to_string(), ..AddJobRequest::default() };
+        let refused = add(&world, request).await.unwrap_err();
+        (refused.code(), refused.message().to_owned())
+    };
+    let turn = json!({"kind": "agentTurn", "message": "m"});
+    let event = json!({"kind": "systemEvent", "message": "m"});
+
+    let main = told(json!({"name": "a", "payload": turn})).await;
+    let isolated =
+        told(json!({"name": "a", "session_target": "isolated", "payload": event})).await;
+    let never = told(json!({"name": "a", "payload": event,
+                            "schedule": {"kind": "cron", "expr": "0 0 30 2 *"}})).await;
+    let zone = told(json!({"name": "a", "payload": event,
+                           "schedule": {"kind": "cron", "expr": "0 9 * * *", "tz": "Mars/X"}})).await;
+    let fast = told(json!({"name": "a", "payload": event,
+                           "schedule": {"kind": "every", "every_ms": 5}})).await;
+    let job = UpdateJobRequest { job: "cron_0a1b2c3d".into(), patch: "{}".into(), version: 0 };
+    let unknown = client.update_job(world.anna.request(job)).await.unwrap_err();
+
+    assert_eq!(main, (Code::InvalidArgument, "main session must use systemEvent payload".into()));
+    assert_eq!(isolated.1, "isolated session must use agentTurn payload");
+    assert!(never.1.contains("never comes"), "{never:?}");
+    assert!(zone.1.contains("`Mars/X` is not a time zone"), "{zone:?}");
+    assert!(fast.1.starts_with("every_ms is 5: it must be"), "{fast:?}");
+    assert_eq!(unknown.code(), Code::NotFound);
+    assert_eq!(unknown.message(), "Job not found: cron_0a1b2c3d");
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_times_of_a_job_are_shown_on_two_clocks_and_past_ones_are_caught_up_with()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let daily = json!({"kind": "cron", "expr": "0 9 * * *", "tz": "Europe/Oslo"});
+    let job = add(&world, tea(daily.clone())).await?.id;
+
+    let of_job = ListNextTimesRequest { job: job.clone(), ..Default::default() };
+    let of_job = client.list_next_times(world.anna.request(of_job)).await?.into_inner().times;
+    let schedule = daily.to_string();
+    let (count, time_zone) = (2, "Asia/Tokyo".to_owned());
+    let asked = ListNextTimesRequest { schedule, count, time_zone, ..Default::default() };
+    let of_none = client.list_next_times(world.anna.request(asked)).await?.into_inner().times;
+    let now = jiff::Timestamp::now().as_second();
+    let from = Some(prost_types::Timestamp { seconds: now - 3 * 86_400, nanos: 0 });
+    let backfill = BackfillJobRequest { job, from, until: None };
+    let first = client.backfill_job(world.anna.request(backfill.clone())).await?.into_inner();
+    let second = client.backfill_job(world.anna.request(backfill)).await?.into_inner();
+
+    assert_eq!(of_job.len(), 5);
+    assert!(of_job.iter().all(|time| time.scheduled.contains(" 09:00 +")), "{of_job:?}");
+    assert!(of_job[0].local.ends_with(" UTC"), "{of_job:?}");
+    assert_eq!(of_none.len(), 2);
+    assert!(of_none[0].local.ends_with(" +09:00 Asia/Tokyo"), "{of_none:?}");
+    assert_eq!((first.count, second.count), (3, 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_users_reminders_are_set_listed_and_cancelled_and_are_no_jobs_of_the_cron_service()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let anna = &world.anna;
+    let remind = |user: &str, time: &str| AddReminderRequest {
+        user: user.into(),
+        time: time.into(),
+        content: "喝水".into(),
+        ..AddReminderRequest::default()
+    };
+
+    let set = client.add_reminder(anna.request(remind("telegram:42", "20分钟后"))).await?;
+    let set = set.into_inner();
+    let past = client.add_reminder(anna.request(remind("owner", "2020-01-01 09:00"))).await;
+    let nobody = client.add_reminder(anna.request(remind("anna", "9:00"))).await;
+    let of = |user: &str| ListRemindersRequest { user: user.into() };
+    let listed = client.list_reminders(anna.request(of("telegram:42"))).await?.into_inner();
+    let others = client.list_reminders(anna.request(of("owner"))).await?.into_inner();
+    let jobs = client.list_jobs(anna.request(ListJobsRequest::default())).await?.into_inner();
+    let id = listed.reminders[0].id.rsplit('_').next().unwrap_or_default().to_owned();
+    let cancel =
+        |user: &str| CancelReminderRequest { user: user.into(), id: id.clone() };
+    let foreign = client.cancel_reminder(anna.request(cancel("owner"))).await.unwrap_err();
+    let own = client.cancel_reminder(anna.request(cancel("telegram:42"))).await?.into_inner();
+
+    assert!(set.text.starts_with("已设置单次提醒：") && set.text.ends_with(" - 喝水"), "{}", set.text);
+    assert_eq!(set.reminder.clone().unwrap_or_default().session, "agent:main:dm:telegram:42");
+    assert_eq!(past.unwrap_err().message(), "错误: 提醒时间已过去，请设置未来时间");
+    assert!(nobody.unwrap_err().message().contains("is no user"));
+    assert_eq!(listed.reminders, [set.reminder.unwrap_or_default()]);
+    assert!(others.reminders.is_empty() && jobs.jobs.is_empty());
+    assert_eq!(foreign.code(), Code::NotFound);
+    assert_eq!(own.id, listed.reminders[0].id);
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_agent_is_told_something_with_its_next_turn_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let wake = WakeAgentRequest {
+        text: "the build is green".into(),
+        request_id: "w".into(),
+        ..WakeAgentRequest::default()
+    };
+
+    let first = client.wake_agent(world.anna.request(wake.clone())).await?.into_inner();
+    let again = client.wake_agent(world.anna.request(wake)).await?.into_inner();
+
+    assert!(!first.duplicate && again.duplicate);
+    let key = SessionKey::main(&AgentName::new("main"));
+    let waits = world.sessions.system_events(world.anna.id, &key).await?;
+    assert_eq!(waits.len(), 1);
+    Ok(())
+}
