@@ -47,6 +47,8 @@ pub struct State {
     pub runners: Vec<Http>,
     /// The channel-bridge.
     pub bridge: Http,
+    /// The scheduler.
+    pub scheduler: Http,
     /// The development tenant's API key.
     pub key: String,
     /// The development tenant's default model, if `up` was told one.

@@ -26,7 +26,7 @@ pub struct ServiceArgs {
     pub with_parent: bool,
 }
 
-/// What the three services have in common.
+/// What the services have in common.
 pub trait Service {
     /// Its settings.
     type Config: DeserializeOwned + Serialize + Send;
@@ -50,6 +50,8 @@ pub struct Gateway;
 pub struct AgentRunner;
 /// Speaks to platforms.
 pub struct ChannelBridge;
+/// Turns time into messages.
+pub struct Scheduler;
 
 impl Service for Gateway {
     type Config = gateway::Config;
@@ -90,6 +92,20 @@ impl Service for ChannelBridge {
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(channel_bridge::App::connect(config)).await?.run(stop).await
+    }
+}
+
+impl Service for Scheduler {
+    type Config = scheduler::Config;
+    const NAME: &'static str = "scheduler";
+    const TABLE: &'static str = "scheduler";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(scheduler::App::connect(config)).await?.run(stop).await
     }
 }
 

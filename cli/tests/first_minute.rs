@@ -181,7 +181,7 @@ async fn a_killed_service_comes_back_and_down_ends_everything() -> anyhow::Resul
         eventually("a new runner", || place.pid("agent-runner-1").filter(|pid| *pid != killed));
     assert!(place.run(&["chat", "hello"]).ok().out.contains("demonstration"));
 
-    let processes: Vec<u32> = ["gateway-1", "channel-bridge-1", "up"]
+    let processes: Vec<u32> = ["gateway-1", "channel-bridge-1", "scheduler-1", "up"]
         .iter()
         .map(|name| place.pid(name).unwrap())
         .chain([reborn])
@@ -197,7 +197,7 @@ async fn a_killed_service_comes_back_and_down_ends_everything() -> anyhow::Resul
 async fn services_whose_up_was_killed_do_not_stay_behind() -> anyhow::Result<()> {
     let place = Place::new().await?;
     place.run(&["up", "--split", "--detach", "--port-base", "0"]).ok();
-    let services: Vec<u32> = ["gateway-1", "agent-runner-1", "channel-bridge-1"]
+    let services: Vec<u32> = ["gateway-1", "agent-runner-1", "channel-bridge-1", "scheduler-1"]
         .iter()
         .map(|name| place.pid(name).unwrap())
         .collect();

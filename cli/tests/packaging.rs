@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf, process::Command};
 use serde_json::Value;
 
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
-const SERVICES: [&str; 3] = ["gateway", "agent-runner", "channel-bridge"];
+const SERVICES: [&str; 4] = ["gateway", "agent-runner", "channel-bridge", "scheduler"];
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))

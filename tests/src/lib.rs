@@ -8,12 +8,14 @@
 //! | [`tenant`] | who uses the mesh: keys, a bot, a webhook, a model |
 //! | [`script`] | what the model answers |
 //! | [`load`] | who talks, through every door, each message once to three times |
+//! | [`clockwork`] | schedulers as processes, and jobs whose every slot is accounted for |
 //! | [`checks`] | the promises I1 to I8, asked of the tables and of the platforms' own logs |
 //! | [`turnstile`] | one heavy test at a time |
 //!
 //! docs/chaos.md says what is done to the mesh with them.
 
 pub mod checks;
+pub mod clockwork;
 pub mod load;
 pub mod mesh;
 pub mod node;

@@ -1,7 +1,7 @@
 //! A whole mesh: processes of the product, over real backends behind proxies, with fakes of what
 //! is not ours.
 
-mod specs;
+pub(crate) mod specs;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

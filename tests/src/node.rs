@@ -26,6 +26,8 @@ pub enum Role {
     Runner,
     /// Speaks to platforms.
     Bridge,
+    /// Turns time into messages.
+    Scheduler,
 }
 
 /// How to start it.

@@ -100,6 +100,7 @@ impl Plan {
             gateways: self.ports.gateways.iter().map(gateway).collect(),
             runners: self.ports.runners.iter().map(|at| Http { http: url(*at) }).collect(),
             bridge: Http { http: url(self.ports.bridge) },
+            scheduler: Http { http: url(self.ports.scheduler) },
             key: self.key.clone(),
             model: self.model.clone(),
         }
@@ -108,7 +109,8 @@ impl Plan {
     /// Where each service says whether it is ready.
     pub fn doors(&self) -> Vec<SocketAddr> {
         let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
-        gateways.chain(self.ports.runners.iter().copied()).chain([self.ports.bridge]).collect()
+        let others = [self.ports.bridge, self.ports.scheduler];
+        gateways.chain(self.ports.runners.iter().copied()).chain(others).collect()
     }
 }
 
@@ -175,7 +177,8 @@ mod tests {
         assert_eq!(state["gateways"].as_array().unwrap().len(), 2);
         assert_eq!(state["runners"][0]["http"], url(plan.ports.runners[0]).as_str());
         assert!(state["bridge"]["http"].is_string() && state["key"] == "hf_1_2");
-        assert_eq!(plan.doors().len(), 4);
+        assert!(state["scheduler"]["http"].is_string());
+        assert_eq!(plan.doors().len(), 5);
     }
 
     #[test]

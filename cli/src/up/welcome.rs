@@ -26,7 +26,7 @@ fn text(home: &Home, state: &State, program: &str) -> String {
     let State { gateway, key, pid, .. } = state;
     let dir = shown(home);
     let processes = if state.split {
-        format!("{} processes under {pid}", state.gateways.len() + state.runners.len() + 1)
+        format!("{} processes under {pid}", state.gateways.len() + state.runners.len() + 2)
     } else {
         format!("one process, {pid}")
     };
@@ -96,6 +96,7 @@ mod tests {
             gateway,
             runners: vec![Http { http: "http://h:3".to_owned() }],
             bridge: Http { http: "http://h:4".to_owned() },
+            scheduler: Http { http: "http://h:5".to_owned() },
             key: "hf_1_2".to_owned(),
             model: None,
         };

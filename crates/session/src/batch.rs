@@ -195,8 +195,7 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
 
     let tenant = tx.tenant();
     let keys: Vec<&str> = given.iter().map(|(_, one)| one.message.key.as_str()).collect();
-    let rows =
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
+    let rows = sqlx::query(SQL).bind(tenant.as_uuid()).bind(keys).fetch_all(tx.conn()).await?;
     let mut found = Vec::with_capacity(given.len());
     found.resize_with(given.len(), || Found::Missing);
     for row in rows {
@@ -334,9 +333,8 @@ async fn store(
     let tenant = tx.tenant();
     let messages = || places.iter().map(|place| &place.opening.message);
     let ids: Vec<MessageId> = places.iter().map(|_| MessageId::generate()).collect();
-    let millis = |place: &Place<'_>| {
-        i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX)
-    };
+    let millis =
+        |place: &Place<'_>| i64::try_from(place.effect.debounce.as_millis()).unwrap_or(i64::MAX);
     let (count, admitted): (i64, Vec<Uuid>) = sqlx::query_as(SQL)
         .bind(tenant.as_uuid())
         .bind(places.iter().map(|place| place.lease.session.as_uuid()).collect::<Vec<_>>())

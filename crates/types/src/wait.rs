@@ -218,11 +218,8 @@ mod tests {
 
     #[test]
     fn a_silent_event_wakes_only_who_waits_for_it() {
-        let event = |name: &str| Body {
-            event: Some(name.to_owned()),
-            silent: true,
-            ..Body::default()
-        };
+        let event =
+            |name: &str| Body { event: Some(name.to_owned()), silent: true, ..Body::default() };
         let filter = Filter { event: Some("timer.*".to_owned()), ..Filter::default() };
         let wait = Wait::Event { filter, deadline_ms: None, note: String::new() };
 

@@ -52,7 +52,8 @@ impl App {
         let bus = Bus::connect(&config.nats, "holdfast-scheduler").await?;
         let directory = Directory::new(pools.clone(), seal, config.secrets.pepper.clone());
         let ctx = Ctx {
-            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default()))
+                .with_handover(config.scheduler.handover),
             sessions: Sessions::new(pools.clone()),
             agents: Arc::new(Agents::new(directory.clone())),
             directory,

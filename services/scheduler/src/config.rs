@@ -48,6 +48,11 @@ pub struct Scheduler {
     /// Heartbeats that may be under way at once, in the whole mesh; more wait for a few seconds.
     pub heartbeats: u32,
 
+    /// How long a firing that was claimed may take to be delivered, before it is handed out again:
+    /// after so long others do the work of a replica that died. The same in all replicas.
+    #[serde(with = "humantime_serde")]
+    pub handover: Duration,
+
     /// How long a job that is done is kept, with its log.
     #[serde(with = "humantime_serde")]
     pub keep_done: Duration,
@@ -66,6 +71,7 @@ impl Default for Scheduler {
             deliver_slots: 8,
             heartbeat_floor: Duration::from_secs(60),
             heartbeats: 64,
+            handover: holdfast_jobs::HANDOVER,
             keep_done: Duration::from_secs(30 * 24 * 3600),
             shutdown_grace: Duration::from_secs(25),
         }
@@ -88,6 +94,11 @@ impl Config {
         ] {
             ensure!(number > 0, "`scheduler.{setting}` is 0: give it 1 at least");
         }
+        ensure!(
+            own.handover >= Duration::from_secs(1),
+            "`scheduler.handover` is {:?}: give it `1s` at least",
+            own.handover
+        );
         let hour = Duration::from_secs(3600);
         ensure!(
             own.keep_done >= hour,
@@ -109,6 +120,7 @@ mod tests {
             ((|s| s.batch = 0) as fn(&mut Scheduler), "`scheduler.batch`"),
             (|s| s.backlog = 0, "`scheduler.backlog`"),
             (|s| s.deliver_slots = 0, "`scheduler.deliver_slots`"),
+            (|s| s.handover = Duration::ZERO, "`scheduler.handover`"),
             (|s| s.keep_done = Duration::ZERO, "`scheduler.keep_done`"),
         ] {
             let mut config = Config::default();

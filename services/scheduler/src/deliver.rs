@@ -192,13 +192,14 @@ impl Deliver {
                             ControlKind::Input
                         }
                     };
-                    let control =
-                        Control { session: accepted.session, kind, epoch: running.epoch };
+                    let control = Control { session: accepted.session, kind, epoch: running.epoch };
                     self.ctx.bus.control(running.owner, &control);
                 }
                 said.deliver(firing, ends, &accepted);
             }
-            Err(SessionError::SessionFull { retry_after, .. }) => said.postpone(firing, retry_after),
+            Err(SessionError::SessionFull { retry_after, .. }) => {
+                said.postpone(firing, retry_after)
+            }
             Err(error) if error.kind().is_transient() => said.postpone(firing, AGAIN),
             Err(error) => {
                 warn!(%error, job.id = %firing.id.job, "a firing was refused by its session");

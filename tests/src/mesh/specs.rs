@@ -81,13 +81,13 @@ impl Mesh {
 }
 
 /// What the processes log; their output is shown where a test fails.
-fn log_level() -> String {
+pub(crate) fn log_level() -> String {
     std::env::var("HOLDFAST_CHAOS_LOG").unwrap_or_else(|_| "warn".to_owned())
 }
 
 /// A free port below the ones that connections are made from: those could take it while its
 /// process is down.
-fn port() -> anyhow::Result<SocketAddr> {
+pub(crate) fn port() -> anyhow::Result<SocketAddr> {
     for _ in 0..200 {
         let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(20_000..32_000)));
         if TcpListener::bind(addr).is_ok() {

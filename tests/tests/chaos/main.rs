@@ -9,6 +9,7 @@ mod idle;
 mod report;
 mod storm;
 mod talk;
+mod time;
 mod weather;
 mod work;
 

@@ -37,8 +37,10 @@ async fn deliver(world: &World, firings: &[Firing], arrived: &Delivery) -> anyho
         *arrived.entry(firing.id.idem_key()).or_default() += 1;
     }
     let lease = Duration::from_secs(60);
-    let delivered: Vec<Delivered> =
-        firings.iter().map(|one| Delivered { firing: one.id, run: None, lease, message: None }).collect();
+    let delivered: Vec<Delivered> = firings
+        .iter()
+        .map(|one| Delivered { firing: one.id, run: None, lease, message: None })
+        .collect();
     assert_eq!(world.jobs.delivered(&delivered).await?, firings.len() as u64);
     let ended: Vec<_> = firings.iter().map(|one| ended(one, Outcome::Ok)).collect();
     assert_eq!(world.jobs.finished(&ended).await?, firings.len() as u64);
@@ -155,7 +157,10 @@ async fn a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it() -
         let job = ada.add(new).await?;
         let first = world.claim_one().await?;
         let lease = Duration::from_secs(60);
-        world.jobs.delivered(&[Delivered { firing: first.id, run: None, lease, message: None }]).await?;
+        world
+            .jobs
+            .delivered(&[Delivered { firing: first.id, run: None, lease, message: None }])
+            .await?;
         let sql = "update schedule.jobs set slot_at = now(), due_at = now() where due_at > now()";
         world.admin(sql).await?;
 

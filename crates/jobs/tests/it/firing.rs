@@ -41,7 +41,10 @@ async fn a_job_that_runs_is_not_run_beside_unless_it_may() -> anyhow::Result<()>
         let job = ada.add(new).await?;
         let running = world.claim_one().await?;
         let lease = Duration::from_secs(60);
-        world.jobs.delivered(&[Delivered { firing: running.id, run: None, lease, message: None }]).await?;
+        world
+            .jobs
+            .delivered(&[Delivered { firing: running.id, run: None, lease, message: None }])
+            .await?;
 
         let ran = world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), Mode::Force).await?;
         assert_eq!(ran == Ran::Skipped("already running"), overlap == Overlap::Skip);

@@ -15,7 +15,12 @@ async fn a_run_s_outcome_is_on_record_once() -> anyhow::Result<()> {
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     let firing = world.claim_one().await?;
     let run = RunId::generate();
-    let delivered = Delivered { firing: firing.id, run: Some(run), lease: Duration::from_secs(60), message: None };
+    let delivered = Delivered {
+        firing: firing.id,
+        run: Some(run),
+        lease: Duration::from_secs(60),
+        message: None,
+    };
 
     assert_eq!(world.jobs.delivered(&[delivered]).await?, 1);
     assert_eq!(world.jobs.firing_of(ada.id, run).await?, Some(firing.id));

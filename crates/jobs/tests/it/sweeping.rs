@@ -36,7 +36,10 @@ async fn a_run_of_which_nothing_is_heard_is_lost_and_holds_nothing_up() -> anyho
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     let firing = world.claim_one().await?;
     let lease = Duration::from_secs(60);
-    world.jobs.delivered(&[Delivered { firing: firing.id, run: None, lease, message: None }]).await?;
+    world
+        .jobs
+        .delivered(&[Delivered { firing: firing.id, run: None, lease, message: None }])
+        .await?;
     assert_eq!(world.jobs.sweep(100).await?.ended, 0);
 
     world.lapse().await?;

@@ -1,5 +1,6 @@
 //! The session protocol's promises, each on a real Postgres of its own.
 
+mod batching;
 mod claiming;
 mod delivering;
 mod holding;

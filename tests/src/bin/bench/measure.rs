@@ -8,6 +8,7 @@ mod crowd;
 mod fairness;
 mod idle;
 mod memory;
+mod schedule;
 mod start;
 mod thinking;
 mod throughput;
@@ -41,6 +42,8 @@ pub enum Section {
     Fairness,
     /// Claims with 10,000 sessions queued
     Claim,
+    /// Jobs that are due in one instant, and spread ones
+    Schedule,
     /// What is done before a model is asked: its instructions, the policy, the request
     Thinking,
     /// A command in the sandbox, and laying out its files
@@ -51,7 +54,7 @@ pub enum Section {
 
 impl Section {
     /// All of them, in the order in which they are measured.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         // First, while the processes are as they were started.
         Self::Memory,
         Self::Start,
@@ -63,6 +66,7 @@ impl Section {
         Self::Crowd,
         Self::Fairness,
         Self::Claim,
+        Self::Schedule,
         Self::Commands,
         Self::Idle,
         Self::Crash,
@@ -81,6 +85,7 @@ impl Section {
             Self::Crash => "kill -9 of gateway and runner",
             Self::Fairness => "a quiet tenant beside a noisy one",
             Self::Claim => "claims, 10,000 sessions queued",
+            Self::Schedule => "jobs that are due",
             Self::Thinking => "before a model is asked",
             Self::Commands => "commands",
             Self::Idle => "an idle mesh",
@@ -100,6 +105,7 @@ impl Section {
             Self::Crash => crash::measure(mesh, pace).await,
             Self::Fairness => fairness::measure(mesh, pace).await,
             Self::Claim => claim::measure(mesh, pace).await,
+            Self::Schedule => schedule::measure(mesh, pace).await,
             Self::Thinking => thinking::measure(mesh, pace).await,
             Self::Commands => commands::measure(mesh, pace).await,
             Self::Idle => idle::measure(mesh, pace).await,

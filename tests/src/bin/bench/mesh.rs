@@ -3,7 +3,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
@@ -47,11 +47,13 @@ pub enum Service {
     Runner,
     /// `holdfast channel-bridge`.
     Bridge,
+    /// `holdfast scheduler`.
+    Scheduler,
 }
 
 impl Service {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Gateway, Self::Runner, Self::Bridge];
+    pub const ALL: [Self; 4] = [Self::Gateway, Self::Runner, Self::Bridge, Self::Scheduler];
 
     /// Its subcommand.
     pub const fn name(self) -> &'static str {
@@ -59,6 +61,7 @@ impl Service {
             Self::Gateway => "gateway",
             Self::Runner => "agent-runner",
             Self::Bridge => "channel-bridge",
+            Self::Scheduler => "scheduler",
         }
     }
 }
@@ -104,6 +107,7 @@ struct Doors {
     grpc: SocketAddr,
     runner: SocketAddr,
     bridge: SocketAddr,
+    scheduler: SocketAddr,
 }
 
 impl Mesh {
@@ -166,6 +170,11 @@ impl Mesh {
         &self.backends
     }
 
+    /// The binary of the services.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// A service's process.
     pub fn process(&self, service: Service) -> anyhow::Result<&Process> {
         let found = self.running.iter().find(|(running, _)| *running == service);
@@ -225,6 +234,7 @@ impl Mesh {
             ("HOLDFAST_RUNNER__LISTEN", doors.runner.to_string()),
             ("HOLDFAST_RUNNER__SLOTS", self.setup.slots.to_string()),
             ("HOLDFAST_BRIDGE__LISTEN", doors.bridge.to_string()),
+            ("HOLDFAST_SCHEDULER__LISTEN", doors.scheduler.to_string()),
         ];
         let mut builder = Process::builder(&self.program).arg(service.name());
         for (name, value) in settings {
@@ -234,6 +244,7 @@ impl Mesh {
             Service::Gateway => doors.http,
             Service::Runner => doors.runner,
             Service::Bridge => doors.bridge,
+            Service::Scheduler => doors.scheduler,
         };
         let begun = Instant::now();
         let process = builder.spawn()?;
@@ -316,10 +327,10 @@ impl Secrets {
 impl Doors {
     /// Ports that nobody listens on. All are held while they are chosen, so that they differ.
     fn free() -> anyhow::Result<Self> {
-        let held: Vec<TcpListener> = (0..4)
+        let held: Vec<TcpListener> = (0..5)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
             .collect::<std::io::Result<_>>()?;
         let at = |n: usize| held[n].local_addr();
-        Ok(Self { http: at(0)?, grpc: at(1)?, runner: at(2)?, bridge: at(3)? })
+        Ok(Self { http: at(0)?, grpc: at(1)?, runner: at(2)?, bridge: at(3)?, scheduler: at(4)? })
     }
 }

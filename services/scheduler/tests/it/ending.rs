@@ -1,0 +1,83 @@
+//! How a firing ended is what its message says.
+
+use holdfast_jobs::{JobState, Outcome};
+use holdfast_schedule::AgentTurn;
+use holdfast_session::Outcome as Heard;
+
+use crate::world::{self, World, each_second, soon, turn};
+
+#[tokio::test]
+async fn an_error_is_on_record_with_its_class_and_delays_the_next_slot() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(each_second()?, turn("x"))).await?;
+
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Failed).await?;
+    let line = world.line(&job).await?;
+    let job = world.jobs.get(world.tenant, job.id).await?;
+
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some("failed")));
+    assert_eq!((job.errors, job.state), (1, JobState::Active));
+    let after = job.next_due.unwrap().duration_since(line.finished_at);
+    assert!(after >= jiff::SignedDuration::from_secs(29), "{after:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_its_user_ended_is_no_error_and_is_not_tried_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
+
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Cancelled).await?;
+    let line = world.line(&job).await?;
+
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Skipped, Some("cancelled")));
+    let job = world.jobs.get(world.tenant, job.id).await?;
+    assert_eq!((job.errors, job.state), (0, JobState::Done));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_run_that_takes_too_long_is_cancelled_and_one_that_waits_for_a_runner_goes_on_waiting()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let brief = AgentTurn { timeout_seconds: 1, ..AgentTurn::new("x") };
+    let _scheduler = world.scheduler().await?;
+    let runs = world.add(world.new_job(soon(10)?, world::json(brief.clone()))).await?;
+    let (claim, _) = world.claim().await?;
+    let waits = world.add(world.new_job(soon(10)?, world::json(brief))).await?;
+
+    let line = world.line(&runs).await?;
+    world.until("select count(*) from schedule.firings where until > clock_timestamp() + interval '100 s'", 1).await?;
+
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some("timeout")));
+    let cancelled = world.sessions.load(&claim, 10).await?.cancel_upto;
+    assert_eq!(cancelled, 1);
+    assert_eq!(world.jobs.runs(world.tenant, waits.id, 10).await?, []);
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    assert_eq!(world.line(&waits).await?.outcome, Outcome::Ok);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_ended_while_no_scheduler_ran_has_ended_and_is_not_lost() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let first = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
+    let (claim, loaded) = world.claim().await?;
+    world.until("select count(*) from schedule.firings where state = 'delivered'", 1).await?;
+    first.stop().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    // Nobody was there for longer than it may take.
+    world.admin("update schedule.firings set until = clock_timestamp() - interval '1 s'").await?;
+
+    let _second = world.scheduler().await?;
+
+    let line = world.line(&job).await?;
+    assert_eq!((line.outcome, line.class), (Outcome::Ok, None));
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! What is due becomes a message, once.
+
+use std::time::Duration;
+
+use holdfast_jobs::{JobKind, JobState, Mode, NewJob, Outcome, Ran, Timer};
+use holdfast_schedule::AgentTurn;
+use holdfast_session::{NewMessage, Outcome as Heard};
+use holdfast_types::{Body, Filter, QueueMode, SessionKey, Source, Thinking, Wait};
+use jiff::Timestamp;
+use serde_json::json;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::world::{self, World, each_second, soon, turn};
+
+#[tokio::test]
+async fn a_job_that_is_due_becomes_a_turn_in_a_session_of_its_own_and_its_end_is_on_record()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let what = AgentTurn {
+        model: Some("fake:big".to_owned()),
+        thinking: Some("high".to_owned()),
+        ..AgentTurn::new("water the plants")
+    };
+    let job = world.add(world.new_job(each_second()?, world::json(what))).await?;
+
+    let (claim, loaded) = world.claim().await?;
+    let run = world.answer(&claim, &loaded, Heard::Completed).await?;
+    let line = world.line(&job).await?;
+
+    let prefix = format!("agent:{}:cron:{}:", world.agent.name, job.id);
+    assert!(loaded.key.starts_with(&prefix), "{}", loaded.key);
+    assert_eq!(loaded.waiting.len(), 1);
+    assert_eq!(loaded.waiting[0].body, Body::text("water the plants"));
+    assert_eq!(loaded.waiting[0].source, "schedule");
+    assert_eq!(loaded.settings.model.as_deref(), Some("fake:big"));
+    assert_eq!(loaded.settings.thinking, Some(Thinking::High));
+    assert_eq!((line.outcome, line.class, line.run), (Outcome::Ok, None, Some(run)));
+    assert!(line.took.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let (claim, loaded) = {
+        world.add(world.new_job(soon(50)?, turn("first"))).await?;
+        world.claim().await?
+    };
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+
+    let job = world.add(world.new_job(soon(300)?, turn("second"))).await?;
+    world.claim().await?;
+    let arrived = Timestamp::now();
+
+    let slot = job.next_slot.unwrap();
+    // A sleep that nobody had ended would be a whole second.
+    let late = arrived.duration_since(slot);
+    assert!(late >= jiff::SignedDuration::ZERO, "{late:?} early");
+    assert!(late < jiff::SignedDuration::from_millis(600), "{late:?} late");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_that_is_asked_for_runs_now_and_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(3_600_000)?, turn("now"))).await?;
+    let request = Uuid::from_u128(7);
+
+    for _ in 0..2 {
+        let ran = world.jobs.run_now(world.tenant, job.id, request, Mode::Force).await?;
+        assert!(matches!(ran, Ran::Fired(_)), "{ran:?}");
+        world.bus.wake_schedule();
+    }
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    world.line(&job).await?;
+
+    assert!(loaded.key.ends_with(&format!(":now-{}", request.simple())), "{}", loaded.key);
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_nobody_can_do_is_refused_with_its_class() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let unreadable = world.new_job(soon(0)?, json!({"kind": "dance"}));
+    let nobody = holdfast_types::AgentId::generate();
+    let orphaned = NewJob { agent: nobody, ..world.new_job(soon(0)?, turn("hello?")) };
+    let lost = timer(&world, "no key at all")?;
+    let mut jobs = Vec::new();
+    for (new, class) in [(unreadable, "unreadable"), (orphaned, "no_agent"), (lost, "unreadable")] {
+        jobs.push((world.add(new).await?, class));
+    }
+
+    let _scheduler = world.scheduler().await?;
+
+    for (job, class) in jobs {
+        let line = world.line(&job).await?;
+        assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some(class)));
+    }
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let waits = waiting(&world, "waits").await?;
+    let rests = waiting(&world, "rests").await?;
+    let filter = Filter { event: Some("timer.tea".to_owned()), ..Filter::default() };
+    let wait = Wait::Event { filter, deadline_ms: None, note: String::new() };
+    world.rest(&waits, wait).await?;
+    world.rest(&rests, Wait::Anything).await?;
+    let mut jobs = Vec::new();
+    for key in [&waits, &rests] {
+        jobs.push(world.add(timer(&world, key.as_str())?).await?);
+    }
+
+    let _scheduler = world.scheduler().await?;
+    for job in &jobs {
+        assert_eq!(world.line(job).await?.outcome, Outcome::Ok);
+    }
+    let (_, loaded) = world.claim().await?;
+
+    assert_eq!(loaded.key, waits.as_str());
+    assert_eq!(loaded.waiting[0].body.event.as_deref(), Some("timer.tea"));
+    let ready = "select count(*) from session.session_lease where state <> 'WAIT'";
+    assert_eq!(world.number(ready).await?, 1);
+    assert_eq!(world.number("select count(*) from session.inbox where state = 'new'").await?, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_was_changed()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let job = world.add(world.new_job(soon(0)?, turn("before"))).await?;
+    let claimed = world.jobs.claim_due(10).await?;
+    let firing = claimed.firings[0];
+    let message = NewMessage {
+        key: SessionKey::cron(&world.agent.name, &job.id.to_string(), "1")?,
+        agent: world.agent.id,
+        label: None,
+        source: Source::Internal("schedule".to_owned()),
+        idem_key: firing.id.idem_key(),
+        body: Body::text("before"),
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    world.sessions.ingest(world.tenant, message).await?;
+    let lapse = "update schedule.firings set offer_at = clock_timestamp()";
+    world.admin(lapse).await?;
+
+    let _scheduler = world.scheduler().await?;
+    let delivered = "select count(*) from schedule.firings where state = 'delivered' and seq = 1";
+    world.until(delivered, 1).await?;
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+
+    assert_eq!(world.line(&job).await?.outcome, Outcome::Ok);
+    assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn many_that_are_due_at_once_come_once_each_and_in_their_own_sessions() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let at = soon(0)?;
+    let made = (0..300).map(|n| world.new_job(at.clone(), turn(&format!("job {n}"))));
+    for new in made {
+        world.jobs.add(world.tenant, new).await?;
+    }
+
+    let one = world.scheduler().await?;
+    let two = world.scheduler().await?;
+    world.until("select count(*) from session.inbox", 300).await?;
+    let delivered = "select count(*) from schedule.firings where state = 'delivered'";
+    world.until(delivered, 300).await?;
+    one.stop().await?;
+    two.stop().await?;
+
+    let distinct = "select count(distinct session_id) from session.inbox";
+    assert_eq!(world.number(distinct).await?, 300);
+    let cap = "select count(*) from session.session_lease where fair_key is not null";
+    assert_eq!(world.number(cap).await?, 64, "no more than the tenant's share is admitted");
+    assert_eq!(world.number("select sum(in_flight)::bigint from session.tenant_flight").await?, 64);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_that_has_no_slot_left_is_done_and_gone_if_it_was_to_go() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let stays = world.add(world.new_job(soon(10)?, turn("stays"))).await?;
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    world.line(&stays).await?;
+    assert_eq!(world.jobs.get(world.tenant, stays.id).await?.state, JobState::Done);
+
+    let goes = NewJob { delete_after_run: true, ..world.new_job(soon(10)?, turn("goes")) };
+    world.add(goes).await?;
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+
+    world.until("select count(*) from schedule.jobs", 1).await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_handed_out_and_not_delivered_is_given_back_at_the_end() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    for _ in 0..50 {
+        world.jobs.add(world.tenant, world.new_job(soon(0)?, turn("x"))).await?;
+    }
+    let begun = Instant::now();
+    let first = world.scheduler().await?;
+    world.until("select least(count(*), 1) from schedule.firings", 1).await?;
+    first.stop().await?;
+    let _second = world.scheduler().await?;
+
+    world.until("select count(*) from session.inbox", 50).await?;
+    // What nobody had given back would be handed out after 30 s.
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    Ok(())
+}
+
+/// A timer that is due, for the session of this key.
+fn timer(world: &World, key: &str) -> anyhow::Result<NewJob> {
+    let timer = Timer { session: key.to_owned(), event: Some("tea".to_owned()) };
+    let payload = serde_json::to_value(timer)?;
+    Ok(NewJob { kind: JobKind::Timer, ..world.new_job(soon(0)?, payload) })
+}
+
+/// A session to which somebody has spoken.
+async fn waiting(world: &World, name: &str) -> anyhow::Result<SessionKey> {
+    let key = SessionKey::api(&world.agent.name, name)?;
+    let message = NewMessage {
+        key: key.clone(),
+        agent: world.agent.id,
+        label: None,
+        source: Source::Internal("test".to_owned()),
+        idem_key: name.to_owned(),
+        body: Body::text("hello"),
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    world.sessions.ingest(world.tenant, message).await?;
+    Ok(key)
+}

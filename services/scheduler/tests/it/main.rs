@@ -1,0 +1,6 @@
+//! What the scheduler promises, on a real Postgres and a real NATS.
+
+mod ending;
+mod firing;
+mod idling;
+mod world;

@@ -1,0 +1,262 @@
+//! What the tests stand on: a tenant with an agent, schedulers, and somebody who answers.
+
+use std::{sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use holdfast_bus::Bus;
+use holdfast_directory::{Actor, Agent, Directory, Seal};
+use holdfast_jobs::{Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, RunLine, Spec};
+use holdfast_kit::config::Secrets;
+use holdfast_pg::Pools;
+use holdfast_schedule::{AgentTurn, Payload, Schedule};
+use holdfast_session::{Claim, Completion, Loaded, Outcome, Sessions};
+use holdfast_testkit::{Database, nats};
+use holdfast_types::{JobId, RunId, RunnerId, SessionKey, TenantId, Usage, Wait};
+use jiff::Timestamp;
+use scheduler::{App, Config, Scheduler};
+use serde_json::Value;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::{task::JoinHandle, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Longer than anything here should take.
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub jobs: Jobs,
+    pub sessions: Sessions,
+    pub bus: Bus,
+    pub tenant: TenantId,
+    pub agent: Agent,
+    runner: RunnerId,
+    database: Database,
+    nats: nats::Namespace,
+}
+
+/// A scheduler in this process.
+pub struct Running {
+    stop: CancellationToken,
+    task: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Running {
+    /// Asks it to stop, and waits until it has.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        self.stop.cancel();
+        (&mut self.task).await?
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl World {
+    pub async fn start() -> anyhow::Result<Self> {
+        let database = Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
+            holdfast_pg::migrate(&url).await?;
+            Ok(())
+        })
+        .await?;
+        let nats = nats::Namespace::create().await?;
+        let config =
+            holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
+        let pools = Pools::lazy(&config, "test")?;
+        let directory = Directory::new(pools.clone(), Seal::new(&kek())?, "pepper".into());
+        let (tenant, _) = directory.create_tenant(Actor::Operator, "acme").await?;
+        let agent = directory.default_agent(tenant.id).await?;
+        let bus = Bus::connect(&bus_config(&nats), "test").await?;
+        Ok(Self {
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            sessions: Sessions::new(pools),
+            bus,
+            tenant: tenant.id,
+            agent,
+            runner: RunnerId::generate(),
+            database,
+            nats,
+        })
+    }
+
+    /// A scheduler over the same backends.
+    pub async fn scheduler(&self) -> anyhow::Result<Running> {
+        let config = Config {
+            scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
+            database: holdfast_pg::Config {
+                url: self.database.url().into(),
+                ..holdfast_pg::Config::default()
+            },
+            nats: bus_config(&self.nats),
+            secrets: Secrets { kek: kek(), ..Secrets::default() },
+            ..Config::default()
+        };
+        let app = App::connect(config).await?;
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(app.run(stop.clone()));
+        Ok(Running { stop, task })
+    }
+
+    /// A job of the tenant's with this schedule.
+    pub fn new_job(&self, schedule: Schedule, payload: Value) -> NewJob {
+        NewJob {
+            id: JobId::generate(),
+            external_id: None,
+            existing: Existing::Refuse,
+            kind: JobKind::of(&schedule),
+            agent: self.agent.id,
+            owner: None,
+            name: "tea".to_owned(),
+            description: String::new(),
+            enabled: true,
+            spec: Spec::of(schedule).to_json(),
+            payload,
+            session_target: None,
+            wake_mode: None,
+            isolation: None,
+            overlap: Overlap::Skip,
+            delete_after_run: false,
+        }
+    }
+
+    pub async fn add(&self, new: NewJob) -> anyhow::Result<Job> {
+        let job = self.jobs.add(self.tenant, new).await?.into_job();
+        self.bus.wake_schedule();
+        Ok(job)
+    }
+
+    /// Waits until somebody finds a session to run, and takes it.
+    pub async fn claim(&self) -> anyhow::Result<(Claim, Loaded)> {
+        let begun = Instant::now();
+        loop {
+            if let Some(claim) = self.sessions.claim(self.runner, 1).await?.pop() {
+                let loaded = self.sessions.load(&claim, 100).await?;
+                return Ok((claim, loaded));
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "no session became ready");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Answers all that a session was told.
+    pub async fn answer(
+        &self,
+        claim: &Claim,
+        loaded: &Loaded,
+        outcome: Outcome,
+    ) -> anyhow::Result<RunId> {
+        self.end(claim, loaded, outcome, Wait::Anything).await
+    }
+
+    /// Answers in the session of this key, which then waits for that.
+    pub async fn rest(&self, key: &SessionKey, wait: Wait) -> anyhow::Result<()> {
+        let (claim, loaded) = self.claim().await?;
+        anyhow::ensure!(loaded.key == key.as_str(), "another session was ready");
+        self.end(&claim, &loaded, Outcome::Completed, wait).await.map(drop)
+    }
+
+    async fn end(
+        &self,
+        claim: &Claim,
+        loaded: &Loaded,
+        outcome: Outcome,
+        wait: Wait,
+    ) -> anyhow::Result<RunId> {
+        let first = loaded.waiting.first().context("nothing waits")?;
+        let run = first.message.into();
+        let completion = Completion {
+            run,
+            at: None,
+            entries: vec![],
+            done: loaded.waiting.iter().map(|waiting| waiting.seq).collect(),
+            outcome,
+            reason: None,
+            reply: None,
+            deliveries: vec![],
+            usage: Usage::default(),
+            model: "test:one".to_owned(),
+            steps: 1,
+            started_at: Timestamp::now(),
+            wait,
+            last_target: None,
+        };
+        self.sessions.complete(claim, completion).await?;
+        Ok(run)
+    }
+
+    /// Waits until a job has a line in its log, and gives the newest.
+    pub async fn line(&self, job: &Job) -> anyhow::Result<RunLine> {
+        let begun = Instant::now();
+        loop {
+            if let Some(line) = self.jobs.runs(self.tenant, job.id, 1).await?.pop() {
+                return Ok(line);
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "nothing is in the log");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub async fn text(&self, sql: &str) -> anyhow::Result<String> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        let found: Option<String> =
+            sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?;
+        Ok(found.unwrap_or_default())
+    }
+
+    pub async fn admin(&self, sql: &str) -> anyhow::Result<()> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        sqlx::query(AssertSqlSafe(sql)).execute(&mut admin).await?;
+        Ok(())
+    }
+
+    pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?)
+    }
+
+    /// Waits until a number is what it should be.
+    pub async fn until(&self, sql: &str, wanted: i64) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        loop {
+            let number = self.number(sql).await?;
+            if number == wanted {
+                return Ok(());
+            }
+            anyhow::ensure!(begun.elapsed() < LONG, "{number} and not {wanted}: {sql}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// What an agent is asked to do.
+pub fn turn(message: &str) -> Value {
+    json(AgentTurn::new(message))
+}
+
+pub fn json(turn: AgentTurn) -> Value {
+    serde_json::to_value(Payload::AgentTurn(turn)).unwrap_or_default()
+}
+
+/// Every second.
+pub fn each_second() -> anyhow::Result<Schedule> {
+    Ok(Schedule::every(1_000, None)?)
+}
+
+/// In so many milliseconds.
+pub fn soon(millis: i64) -> anyhow::Result<Schedule> {
+    Ok(Schedule::at(Timestamp::now().as_millisecond() + millis)?)
+}
+
+fn kek() -> secrecy::SecretString {
+    STANDARD.encode([7; 32]).into()
+}
+
+fn bus_config(nats: &nats::Namespace) -> holdfast_bus::Config {
+    holdfast_bus::Config {
+        url: nats.url().into(),
+        prefix: nats.prefix().to_owned(),
+        ..holdfast_bus::Config::default()
+    }
+}

@@ -1,0 +1,423 @@
+//! Schedulers as processes, and jobs whose every slot is accounted for.
+//!
+//! What a job's slots are is known without asking a scheduler: they are whole intervals from its
+//! anchor. So a slot that was missed is seen as well as one that came twice.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::future::try_join_all;
+use holdfast_directory::{Actor, Directory, Seal};
+use holdfast_jobs::{
+    Calendar, Existing, FiringRef, Job, JobKind, Jobs, NewJob, Overlap, Slot, Spec,
+};
+use holdfast_pg::Pools;
+use holdfast_schedule::{AgentTurn, Missed, Payload, Schedule};
+use holdfast_session::{Claim, Completion, Outcome, Sessions};
+use holdfast_testkit::{Backends, Database, nats};
+use holdfast_types::{AgentId, JobId, RunnerId, TenantId, Usage, Wait};
+use jiff::Timestamp;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use tokio::time::{Instant, sleep};
+use uuid::Uuid;
+
+use crate::mesh::specs::{log_level, port};
+use crate::node::{Node, Role, Spec as Process};
+
+/// How long a replica has to deliver what it claimed. No test waits for the usual 30 s.
+pub const HANDOVER: Duration = Duration::from_secs(3);
+
+/// Schedulers over a database of their own, in which nobody else does anything.
+#[derive(Debug)]
+pub struct Clockwork {
+    // Dropped first: processes before what they stand on.
+    /// The replicas.
+    pub replicas: Vec<Arc<Node>>,
+    /// The jobs, past all replicas.
+    pub jobs: Jobs,
+    sessions: Sessions,
+    tenants: Vec<(TenantId, AgentId)>,
+    made: Vec<Made>,
+    nats: nats::Namespace,
+    database: Database,
+}
+
+/// A job, and the slots that it has.
+#[derive(Debug, Clone, Copy)]
+struct Made {
+    tenant: TenantId,
+    job: JobId,
+    first: Timestamp,
+    /// `None` is due once.
+    every: Option<Duration>,
+}
+
+/// What became of all slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Slots that were due.
+    pub due: usize,
+    /// Those of which there is no message.
+    pub missed: usize,
+    /// Messages beyond one for a slot.
+    pub doubled: usize,
+    /// Messages of no slot that was due.
+    pub strange: usize,
+    /// Firings that have not ended, or not well.
+    pub unended: usize,
+    /// Lines that the jobs' logs have too few or too many.
+    pub misrecorded: usize,
+    /// Firings that were handed out again, since whoever had them was not heard of.
+    pub handed_again: usize,
+}
+
+impl Clockwork {
+    /// So many replicas that do not run yet, and so many tenants.
+    ///
+    /// # Errors
+    ///
+    /// If a backend refuses, or the product cannot be built.
+    pub async fn prepare(replicas: usize, tenants: usize) -> anyhow::Result<Self> {
+        let program = crate::program::holdfast().await?.to_owned();
+        Self::prepare_on(Backends::get().await?, program, replicas, tenants).await
+    }
+
+    /// The same over these backends, with this binary.
+    ///
+    /// # Errors
+    ///
+    /// If a backend refuses.
+    pub async fn prepare_on(
+        backends: &Backends,
+        program: PathBuf,
+        replicas: usize,
+        tenants: usize,
+    ) -> anyhow::Result<Self> {
+        let database = Database::create_on(backends).await?;
+        holdfast_pg::migrate(&database.admin_url()).await?;
+        let nats = nats::Namespace::create_on(backends);
+        let config =
+            holdfast_pg::Config { url: database.url().into(), ..holdfast_pg::Config::default() };
+        let pools = Pools::lazy(&config, "test")?;
+        let directory = Directory::new(pools.clone(), Seal::new(&kek().into())?, "pepper".into());
+        let mut made = Vec::new();
+        for number in 0..tenants {
+            let (tenant, _) =
+                directory.create_tenant(Actor::Operator, &format!("t{number}")).await?;
+            made.push((tenant.id, directory.default_agent(tenant.id).await?.id));
+        }
+        let mut nodes = Vec::new();
+        for number in 0..replicas {
+            let http = port()?;
+            let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
+            let env = vec![
+                set("DATABASE__URL", database.url()),
+                set("NATS__URL", nats.url().to_owned()),
+                set("NATS__PREFIX", nats.prefix().to_owned()),
+                set("SECRETS__KEK", kek()),
+                set("SCHEDULER__LISTEN", http.to_string()),
+                set("SCHEDULER__HANDOVER", format!("{}s", HANDOVER.as_secs())),
+                set("TELEMETRY__LOG", log_level()),
+            ];
+            let name = format!("scheduler-{number}");
+            let args = vec!["scheduler".to_owned()];
+            let (role, program) = (Role::Scheduler, program.clone());
+            nodes.push(Arc::new(Node::new(Process { name, role, program, args, env, http })?));
+        }
+        Ok(Self {
+            replicas: nodes,
+            jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
+            sessions: Sessions::new(pools),
+            tenants: made,
+            made: Vec::new(),
+            nats,
+            database,
+        })
+    }
+
+    /// Makes jobs that are due each second, spread over it, each of whose slots is made up for.
+    ///
+    /// # Errors
+    ///
+    /// If the database refuses.
+    pub async fn add_each_second(&mut self, count: usize) -> anyhow::Result<()> {
+        let every = Duration::from_secs(1);
+        let anchor = Timestamp::now().as_millisecond();
+        let schedules = (0..count).map(|n| {
+            let spread = i64::try_from(n * 1_000 / count.max(1)).unwrap_or(0);
+            Schedule::every(1_000, Some(anchor + spread))
+        });
+        let schedules = schedules.collect::<Result<Vec<_>, _>>()?;
+        self.add(schedules, Some(every)).await
+    }
+
+    /// Makes jobs that are all due in one instant, so long from now, and says when that is.
+    ///
+    /// # Errors
+    ///
+    /// If the database refuses.
+    pub async fn add_at_once(
+        &mut self,
+        count: usize,
+        after: Duration,
+    ) -> anyhow::Result<Timestamp> {
+        let at = Timestamp::now() + after;
+        let at = Timestamp::from_millisecond(at.as_millisecond())?;
+        let schedule = Schedule::at(at.as_millisecond())?;
+        self.add(vec![schedule; count], None).await?;
+        Ok(at)
+    }
+
+    /// Makes many jobs that are due at these times, past the product, which would take a while.
+    ///
+    /// # Errors
+    ///
+    /// If the database refuses.
+    pub async fn add_many(&mut self, times: &[Timestamp]) -> anyhow::Result<()> {
+        const SQL: &str = "
+            insert into schedule.jobs
+                (tenant_id, job_id, external_id, kind, agent_id, spec, payload, slot_at, due_at)
+            select t.tenant_id, j.job_id, j.job_id::text, 'at', t.agent_id,
+                   jsonb_build_object('schedule', jsonb_build_object('kind', 'at', 'at_ms', j.ms)),
+                   $5, j.at, j.at
+            from (select *, row_number() over () - 1 as n
+                  from unnest($1::uuid[], $2::timestamptz[], $3::bigint[]) as u (job_id, at, ms)) j
+            join (select *, row_number() over () - 1 as n
+                  from unnest($4::uuid[], $6::uuid[]) as u (tenant_id, agent_id)) t
+                 on t.n = j.n % cardinality($4::uuid[])";
+
+        let payload = serde_json::to_value(Payload::AgentTurn(AgentTurn::new("tick")))?;
+        let ids: Vec<Uuid> = times.iter().map(|_| JobId::generate().as_uuid()).collect();
+        let at: Vec<jiff_sqlx::Timestamp> = times.iter().map(|at| (*at).into()).collect();
+        let millis: Vec<i64> = times.iter().map(|at| at.as_millisecond()).collect();
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        sqlx::query(SQL)
+            .bind(ids)
+            .bind(at)
+            .bind(millis)
+            .bind(self.tenants.iter().map(|one| one.0.as_uuid()).collect::<Vec<_>>())
+            .bind(payload)
+            .bind(self.tenants.iter().map(|one| one.1.as_uuid()).collect::<Vec<_>>())
+            .execute(&mut admin)
+            .await?;
+        sqlx::query("analyze schedule.jobs").execute(&mut admin).await?;
+        Ok(())
+    }
+
+    /// A connection as the owner.
+    ///
+    /// # Errors
+    ///
+    /// If the database refuses.
+    pub async fn admin(&self) -> anyhow::Result<PgConnection> {
+        Ok(PgConnection::connect(&self.database.admin_url()).await?)
+    }
+
+    async fn add(&mut self, all: Vec<Schedule>, every: Option<Duration>) -> anyhow::Result<()> {
+        let mut made = Vec::with_capacity(all.len());
+        for (number, schedule) in all.into_iter().enumerate() {
+            let (tenant, agent) = self.tenants[number % self.tenants.len()];
+            made.push((tenant, job(agent, schedule)?));
+        }
+        for part in made.chunks(16) {
+            let added = part.iter().map(|(tenant, new)| self.jobs.add(*tenant, new.clone()));
+            for added in try_join_all(added).await? {
+                let Job { tenant, id: job, next_slot, .. } = added.into_job();
+                let first = next_slot.context("a job without a slot")?;
+                self.made.push(Made { tenant, job, first, every });
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers what comes into the inboxes, until it is dropped.
+    pub fn answer(&self) -> tokio::task::JoinHandle<anyhow::Result<()>> {
+        let sessions = self.sessions.clone();
+        let runner = RunnerId::generate();
+        tokio::spawn(async move {
+            let mut swept = Instant::now();
+            loop {
+                let claims = sessions.claim(runner, 64).await?;
+                if claims.is_empty() {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                if swept.elapsed() > Duration::from_secs(1) {
+                    sessions.sweep().await?;
+                    swept = Instant::now();
+                }
+                let done = claims.iter().map(|claim| complete(&sessions, claim));
+                try_join_all(done).await?;
+            }
+        })
+    }
+
+    /// Switches all jobs off, and waits until all that was due by then has ended.
+    ///
+    /// # Errors
+    ///
+    /// If that takes longer than `patience`.
+    pub async fn finish(&self, patience: Duration) -> anyhow::Result<Account> {
+        // In one statement, under the rows' locks: what was decided until then was due, and no more.
+        const STOP: &str = "
+            with old as (select tenant_id, job_id, slot_at from schedule.jobs for update)
+            update schedule.jobs j
+            set state = case when j.state = 'active' then 'paused' else j.state end,
+                slot_at = null, due_at = null
+            from old where j.job_id = old.job_id and j.tenant_id = old.tenant_id
+            returning old.job_id, old.slot_at";
+        const OPEN: &str = "
+            select count(*) from schedule.firings where state in ('pending', 'delivered')";
+
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        let stopped: Vec<(Uuid, Option<jiff_sqlx::Timestamp>)> =
+            sqlx::query_as(STOP).fetch_all(&mut admin).await?;
+        let ends: HashMap<Uuid, Option<Timestamp>> =
+            stopped.into_iter().map(|(job, at)| (job, at.map(|at| at.to_jiff()))).collect();
+        let begun = Instant::now();
+        while self.number(OPEN).await? > 0 {
+            ensure!(
+                begun.elapsed() < patience,
+                "{} firings have not ended",
+                self.number(OPEN).await?
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+        let mut due = HashSet::new();
+        for made in &self.made {
+            // A job that is gone or has no slot left was due up to its last.
+            let end = ends.get(&made.job.as_uuid()).copied().flatten();
+            due.extend(made.keys(end));
+        }
+        self.account(&mut admin, &due).await
+    }
+
+    async fn account(
+        &self,
+        admin: &mut PgConnection,
+        due: &HashSet<String>,
+    ) -> anyhow::Result<Account> {
+        let keys: Vec<String> =
+            sqlx::query_scalar("select idem_key from session.inbox where source = 'schedule'")
+                .fetch_all(admin)
+                .await?;
+        let distinct: HashSet<&String> = keys.iter().collect();
+        let lines = usize::try_from(
+            self.number("select coalesce(sum(logged), 0)::bigint from schedule.jobs").await?,
+        )?;
+        let unended = "
+            select count(*) from session.inbox where state <> 'done' or outcome <> 'completed'";
+        let again = "select count(*) from schedule.firings where attempts > 1";
+        Ok(Account {
+            due: due.len(),
+            missed: due.iter().filter(|key| !distinct.contains(key)).count(),
+            doubled: keys.len() - distinct.len(),
+            strange: distinct.iter().filter(|key| !due.contains(**key)).count(),
+            unended: usize::try_from(self.number(unended).await?)?,
+            misrecorded: lines.abs_diff(due.len()),
+            handed_again: usize::try_from(self.number(again).await?)?,
+        })
+    }
+
+    /// Reads one number as the owner.
+    ///
+    /// # Errors
+    ///
+    /// If the database refuses.
+    pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
+        let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?)
+    }
+
+    /// The prefix of all that is said over NATS.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        self.nats.prefix()
+    }
+}
+
+impl Account {
+    /// Whether each slot came once and was put on record.
+    ///
+    /// # Errors
+    ///
+    /// With the account, if not.
+    pub fn balance(&self) -> anyhow::Result<()> {
+        let wrong = self.missed + self.doubled + self.strange + self.unended + self.misrecorded;
+        ensure!(self.due > 0 && wrong == 0, "not each slot came once: {self:?}");
+        Ok(())
+    }
+}
+
+impl Made {
+    /// The keys of the messages of its slots before `end`.
+    fn keys(&self, end: Option<Timestamp>) -> Vec<String> {
+        let key = |at| {
+            let slot = Slot::at(at);
+            FiringRef { tenant: self.tenant, job: self.job, slot }.idem_key()
+        };
+        let (Some(every), Some(end)) = (self.every, end) else { return vec![key(self.first)] };
+        let mut keys = Vec::new();
+        let mut at = self.first;
+        while at < end {
+            keys.push(key(at));
+            at += every;
+        }
+        keys
+    }
+}
+
+fn job(agent: AgentId, schedule: Schedule) -> anyhow::Result<NewJob> {
+    let what = Payload::AgentTurn(AgentTurn::new("tick"));
+    let kind = JobKind::of(&schedule);
+    let missed = Missed::All { within_ms: 3_600_000 };
+    Ok(NewJob {
+        id: JobId::generate(),
+        external_id: None,
+        existing: Existing::Refuse,
+        kind,
+        agent,
+        owner: None,
+        name: String::new(),
+        description: String::new(),
+        enabled: true,
+        spec: Spec { missed, ..Spec::of(schedule) }.to_json(),
+        payload: serde_json::to_value(what)?,
+        session_target: None,
+        wake_mode: None,
+        isolation: None,
+        overlap: Overlap::Allow,
+        delete_after_run: false,
+    })
+}
+
+async fn complete(sessions: &Sessions, claim: &Claim) -> anyhow::Result<()> {
+    let loaded = sessions.load(claim, 10).await?;
+    let first = loaded.waiting.first().context("nothing waits in a session that is ready")?;
+    let completion = Completion {
+        run: first.message.into(),
+        at: None,
+        entries: Vec::new(),
+        done: loaded.waiting.iter().map(|waiting| waiting.seq).collect(),
+        outcome: Outcome::Completed,
+        reason: None,
+        reply: None,
+        deliveries: Vec::new(),
+        usage: Usage::default(),
+        model: "test:one".to_owned(),
+        steps: 1,
+        started_at: Timestamp::now(),
+        wait: Wait::Anything,
+        last_target: None,
+    };
+    sessions.complete(claim, completion).await?;
+    Ok(())
+}
+
+fn kek() -> String {
+    STANDARD.encode([7; 32])
+}
