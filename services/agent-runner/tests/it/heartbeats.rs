@@ -137,7 +137,7 @@ impl World {
     }
 
     /// What the model was asked since the owner first spoke.
-    fn asked(&self) -> Vec<Value> {
+    fn beaten(&self) -> Vec<Value> {
         self.model.requests().iter().skip(1).map(|request| request.body.clone()).collect()
     }
 
@@ -216,7 +216,7 @@ async fn what_a_heartbeat_finds_is_sent_once_to_where_its_owner_last_spoke() -> 
     assert_eq!(heard["status"], "sent");
     assert_eq!(heard["preview"], Value::Null, "what was said is not on the bus");
 
-    let asked = world.asked();
+    let asked = world.beaten();
     assert_eq!(asked.len(), 1);
     let [question] = &user_texts(&asked[0])[..] else { panic!("{asked:?}") };
     assert!(question.contains("## Heartbeat Check"), "{question}");
@@ -236,7 +236,7 @@ async fn what_was_sent_stands_in_the_conversation_that_it_was_sent_to() -> anyho
     let answer = world.send(answer).await?;
     world.text(&answer).await?;
 
-    let asked = world.asked();
+    let asked = world.beaten();
     let said: Vec<(&Value, String)> = messages(&asked[1])
         .iter()
         .map(|message| (&message["role"], message["content"].to_string()))
@@ -275,7 +275,7 @@ async fn a_heartbeat_has_no_past_and_says_nothing_twice_in_a_day() -> anyhow::Re
     assert_eq!(world.sent().await?[0].1, "The oven is off.");
     world.line(5).await?;
 
-    let asked = world.asked();
+    let asked = world.beaten();
     assert_eq!(asked.len(), 5);
     assert!(asked.iter().all(|request| user_texts(request).len() == 1));
     assert!(asked.iter().all(|request| !request.to_string().contains("The oven is")));
@@ -355,7 +355,7 @@ async fn each_step_before_the_model_says_why_nothing_is_asked() -> anyhow::Resul
     run().await?;
     assert_eq!(world.came(4).await?, (Status::OkEmpty, Some("empty-heartbeat-file".to_owned())));
 
-    assert_eq!(world.asked().len(), 0);
+    assert_eq!(world.beaten().len(), 0);
     Ok(())
 }
 
@@ -365,7 +365,7 @@ async fn while_its_owner_is_answered_a_heart_waits_and_then_leaves_a_beat_out() 
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
     world.model.queue([Reply::hang(Duration::from_secs(20))]);
     world.send(world.owners("think long")).await?;
-    world.until("it thinks", async || world.asked().len() == 1).await?;
+    world.until("it thinks", async || world.beaten().len() == 1).await?;
 
     world.tick().await?;
     let waits = "select count(*) from schedule.firings
@@ -376,7 +376,7 @@ async fn while_its_owner_is_answered_a_heart_waits_and_then_leaves_a_beat_out() 
     world.admin("update schedule.firings set offer_at = now() where state = 'pending'").await?;
     let busy = (Status::Skipped, Some("requests-in-flight".to_owned()));
     assert_eq!(world.came(1).await?, busy);
-    assert_eq!(world.asked().len(), 1);
+    assert_eq!(world.beaten().len(), 1);
     Ok(())
 }
 
@@ -467,7 +467,7 @@ async fn two_schedulers_ask_and_send_once() -> anyhow::Result<()> {
         assert_eq!(world.take_sent().await?, []);
     }
 
-    assert_eq!(world.asked().len(), 5);
+    assert_eq!(world.beaten().len(), 5);
     let told = "select count(*) from session.inbox where source = 'heartbeat'";
     assert_eq!(world.number(told).await?, 5);
     Ok(())
@@ -517,7 +517,7 @@ async fn the_model_the_place_and_the_question_are_as_they_are_set() -> anyhow::R
     let sent = world.sent().await?;
 
     assert_eq!(sent, [(place("42"), "all".to_owned())]);
-    let asked = world.asked();
+    let asked = world.beaten();
     assert_eq!(asked[0]["model"], "other");
     let [question] = &user_texts(&asked[0])[..] else { panic!("{asked:?}") };
     assert!(question.contains("Look: <file name="), "{question}");
