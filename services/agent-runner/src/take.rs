@@ -21,8 +21,8 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
 
 use crate::{
-    agents::Found, beat, error::Error, fail, held::Hold, journal::Journal, reply::Failure, turn::Turn,
-    worker::Worker,
+    agents::Found, beat, error::Error, fail, held::Hold, journal::Journal, reply::Failure,
+    turn::Turn, worker::Worker,
 };
 
 /// How long a session is kept back whose turn stopped for something that may pass.

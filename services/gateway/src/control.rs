@@ -32,11 +32,12 @@ use holdfast_proto::gateway::v1::{
     agents_server::AgentsServer, approvals_server::ApprovalsServer, budgets_server::BudgetsServer,
     chains_server::ChainsServer, channels_server::ChannelsServer,
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
-    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
-    models_server::ModelsServer, operations_server::OperationsServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer,
-    subagents_server::SubagentsServer, tenants_server::TenantsServer,
+    files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
+    mcp_servers_server::McpServersServer, models_server::ModelsServer,
+    operations_server::OperationsServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, subagents_server::SubagentsServer,
+    tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
 use holdfast_types::{AgentId, TenantId};

@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
-use holdfast_jobs::{
-    Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job,
-};
+use holdfast_jobs::{Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job};
 use holdfast_schedule::heartbeat::{ActiveHours, HeartbeatConfig, HeartbeatTarget, Status};
 use holdfast_session::{NewMessage, Sent};
 use holdfast_testkit::Reply;
@@ -43,10 +41,7 @@ impl World {
         self.scheduler_with(|_| {}).await
     }
 
-    async fn scheduler_with(
-        &self,
-        change: impl FnOnce(&mut Scheduler),
-    ) -> anyhow::Result<Ticking> {
+    async fn scheduler_with(&self, change: impl FnOnce(&mut Scheduler)) -> anyhow::Result<Ticking> {
         let runner = self.config();
         let mut own = Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() };
         change(&mut own);
@@ -93,9 +88,8 @@ impl World {
 
     /// Waits until the agent's heart beats.
     async fn beats(&self) -> anyhow::Result<()> {
-        let is_on = async || {
-            matches!(self.job().await, Ok(Some(job)) if job.state == JobState::Active)
-        };
+        let is_on =
+            async || matches!(self.job().await, Ok(Some(job)) if job.state == JobState::Active);
         self.until("it beats", is_on).await
     }
 
@@ -545,5 +539,32 @@ async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_sessi
     assert!(journal.iter().any(|entry| matches!(entry, Entry::Heard { body, .. }
         if body.text == "The oven is on." && body.role.as_deref() == Some("assistant"))));
     assert_eq!(line.event.to.as_deref(), Some(SessionKey::main(&world.agent.name).as_str()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.latency(Duration::from_secs(3));
+    world.model.queue([Reply::text("The oven is on.")]);
+    world.tick().await?;
+    let delivered = "select count(*) from schedule.firings where state = 'delivered'";
+    let is_out = async || world.number(delivered).await.is_ok_and(|count| count == 1);
+    world.until("it is asked", is_out).await?;
+
+    // As a scheduler leaves it that dies between the two.
+    world
+        .admin(
+            "update schedule.firings
+             set state = 'pending', held = true, offer_at = now(), until = null, delivered_at = null
+             where state = 'delivered'",
+        )
+        .await?;
+
+    assert_eq!(world.sent().await?.len(), 1);
+    assert_eq!(world.came(1).await?.0, Status::Sent);
+    world.all_ended().await?;
+    let asked = "select count(*) from session.inbox where source = 'schedule'";
+    assert_eq!((world.number(asked).await?, world.beaten().len()), (1, 1));
     Ok(())
 }

@@ -41,7 +41,11 @@ impl World {
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
-        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces };
+        let jobs = holdfast_jobs::Jobs::new(
+            pools.clone(),
+            std::sync::Arc::new(holdfast_jobs::Calendar::default()),
+        );
+        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces, jobs };
         Self { state, _database: database }
     }
 
