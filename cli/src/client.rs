@@ -6,12 +6,12 @@ use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
     chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
-    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
-    messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
-    operations_client::OperationsClient, policies_client::PoliciesClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, subagents_client::SubagentsClient,
-    tenants_client::TenantsClient,
+    files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
+    mcp_servers_client::McpServersClient, messages_client::MessagesClient,
+    models_client::ModelsClient, nodes_client::NodesClient, operations_client::OperationsClient,
+    policies_client::PoliciesClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,

@@ -71,9 +71,7 @@ pub struct Of {
 impl Heartbeat {
     pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
         match self {
-            Self::Status { of } => {
-                screen.one(&COLUMNS, &view(&status(client, of.agent, 5).await?))
-            }
+            Self::Status { of } => screen.one(&COLUMNS, &view(&status(client, of.agent, 5).await?)),
             Self::Events { of, limit } => {
                 screen.list(&EVENTS, events(client, of.agent, limit).await?)
             }
@@ -112,12 +110,7 @@ async fn events(client: &Client, agent: String, limit: u32) -> Result<Vec<Value>
     Ok(listed.events.iter().map(event).collect())
 }
 
-async fn set(
-    client: &Client,
-    screen: &Screen,
-    agent: String,
-    enabled: bool,
-) -> Result<(), Error> {
+async fn set(client: &Client, screen: &Screen, agent: String, enabled: bool) -> Result<(), Error> {
     let request = client.request(SetHeartbeatRequest { agent: agent.clone(), enabled });
     client.answer(client.heartbeats().set_heartbeat(request).await)?;
     screen.done("set", &json!({"agent": agent, "enabled": enabled}))

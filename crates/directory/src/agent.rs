@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
-use holdfast_types::{AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, SessionKey};
+use holdfast_types::{
+    AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, SessionKey,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 

@@ -110,10 +110,8 @@ impl Jobs {
         };
         let spec = || {
             let schedule = config.schedule(&agent.to_string(), floor);
-            let schedule = schedule.map_err(|error| Error::Field {
-                field: "schedule",
-                problem: error.to_string(),
-            })?;
+            let schedule = schedule
+                .map_err(|error| Error::Field { field: "schedule", problem: error.to_string() })?;
             Ok::<_, Error>(Spec { missed: Missed::Skip, ..Spec::of(schedule) }.to_json())
         };
         let Some(job) = there else {
@@ -183,11 +181,7 @@ impl Jobs {
                 set version = m.version + 1, marked_at = clock_timestamp()";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
-            .bind(tenant.as_uuid())
-            .bind(agent.as_uuid())
-            .execute(tx.conn())
-            .await?;
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 
@@ -359,11 +353,7 @@ impl Jobs {
 
         self.remove(tenant, heartbeat_job(agent)).await?;
         let mut tx = self.pools.tenant(tenant).await?;
-        sqlx::query(SQL)
-            .bind(tenant.as_uuid())
-            .bind(agent.as_uuid())
-            .execute(tx.conn())
-            .await?;
+        sqlx::query(SQL).bind(tenant.as_uuid()).bind(agent.as_uuid()).execute(tx.conn()).await?;
         Ok(tx.commit().await?)
     }
 }

@@ -31,6 +31,8 @@ pub struct Sending {
     pub reason: Option<String>,
 }
 
+type SendingRow = (String, String, Option<String>, bool, Option<String>);
+
 impl Sessions {
     /// Whether any of these sessions has something to do at this moment.
     ///
@@ -46,11 +48,8 @@ impl Sessions {
 
         let keys: Vec<&str> = keys.iter().map(|key| key.as_str()).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let busy: bool = sqlx::query_scalar(SQL)
-            .bind(tenant.as_uuid())
-            .bind(keys)
-            .fetch_one(tx.conn())
-            .await?;
+        let busy: bool =
+            sqlx::query_scalar(SQL).bind(tenant.as_uuid()).bind(keys).fetch_one(tx.conn()).await?;
         tx.finish_reading();
         Ok(busy)
     }
@@ -130,7 +129,7 @@ impl Sessions {
             order by out_seq, part limit 1000";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, String, Option<String>, bool, Option<String>)> = sqlx::query_as(SQL)
+        let rows: Vec<SendingRow> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(run.as_uuid())

@@ -29,8 +29,8 @@
 
 mod append;
 mod approvals;
-mod beats;
 mod batch;
+mod beats;
 mod canvas;
 mod care;
 mod chains;
@@ -60,8 +60,8 @@ pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
     subject_hash,
 };
-pub use beats::{Place, Sending};
 pub use batch::Opening;
+pub use beats::{Place, Sending};
 pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};
 pub use care::Gauges;
 pub use chains::{CHAIN_ENDED, ChainRun, NewChainRun};

@@ -17,7 +17,9 @@ use std::{
 use anyhow::Context as _;
 use bytes::Bytes;
 use holdfast_bus::{Bus, Subject};
-use holdfast_jobs::{Beating, Ended, Error as JobsError, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome};
+use holdfast_jobs::{
+    Beating, Ended, Error as JobsError, HeartbeatMark, Jobs, NewHeartbeatLine, Outcome,
+};
 use holdfast_lock::{Lately, Locks};
 use holdfast_schedule::heartbeat::{
     Answer as Said, HeartbeatEvent, MOST_RECENT, RECENT, Said as Means, Status, delivered, digest,
@@ -177,9 +179,7 @@ async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
     let now = Timestamp::now();
     let event = match came {
         Came::Not => return Ok(()),
-        Came::Quiet(status, reason) => {
-            HeartbeatEvent::quiet(status, reason.as_deref(), now, took)
-        }
+        Came::Quiet(status, reason) => HeartbeatEvent::quiet(status, reason.as_deref(), now, took),
         Came::Sent { news, heartbeat, sending, has_media } => {
             remember(ctx, &heartbeat, &news, now).await;
             tell(ctx, tenant, (agent, &firing.idem_key()), &answer, &heartbeat, &news).await?;
@@ -344,6 +344,3 @@ const fn word(status: Status) -> &'static str {
         Status::Failed => "failed",
     }
 }
-
-
-

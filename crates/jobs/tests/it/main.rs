@@ -5,6 +5,7 @@ mod changing;
 mod claiming;
 mod deciding;
 mod firing;
+mod hearts;
 mod isolation;
 mod settling;
 mod sweeping;

@@ -4,9 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
-use holdfast_jobs::{
-    Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job,
-};
+use holdfast_jobs::{Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job};
 use holdfast_schedule::heartbeat::{ActiveHours, HeartbeatConfig, HeartbeatTarget, Status};
 use holdfast_session::{NewMessage, Sent};
 use holdfast_testkit::Reply;
@@ -43,10 +41,7 @@ impl World {
         self.scheduler_with(|_| {}).await
     }
 
-    async fn scheduler_with(
-        &self,
-        change: impl FnOnce(&mut Scheduler),
-    ) -> anyhow::Result<Ticking> {
+    async fn scheduler_with(&self, change: impl FnOnce(&mut Scheduler)) -> anyhow::Result<Ticking> {
         let runner = self.config();
         let mut own = Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() };
         change(&mut own);
@@ -93,9 +88,8 @@ impl World {
 
     /// Waits until the agent's heart beats.
     async fn beats(&self) -> anyhow::Result<()> {
-        let is_on = async || {
-            matches!(self.job().await, Ok(Some(job)) if job.state == JobState::Active)
-        };
+        let is_on =
+            async || matches!(self.job().await, Ok(Some(job)) if job.state == JobState::Active);
         self.until("it beats", is_on).await
     }
 
@@ -133,8 +127,12 @@ impl World {
         let said = self.send(NewMessage { target: Some(place(chat)), ..self.owners("hi") }).await?;
         self.text(&said).await?;
         self.take_sent().await?;
-        self.model.forget_requests();
         Ok(())
+    }
+
+    /// What the model was asked since the owner first spoke.
+    fn beaten(&self) -> Vec<Value> {
+        self.model.requests().iter().skip(1).map(|request| request.body.clone()).collect()
     }
 
     /// Takes what waits to be sent, as the platform does that got it.
@@ -181,8 +179,12 @@ impl World {
     }
 }
 
-fn user_texts(messages: &[Value]) -> Vec<String> {
-    let users = messages.iter().filter(|message| message["role"] == "user");
+fn messages(request: &Value) -> &[Value] {
+    request["messages"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn user_texts(request: &Value) -> Vec<String> {
+    let users = messages(request).iter().filter(|message| message["role"] == "user");
     users.map(|message| message["content"].to_string()).collect()
 }
 
@@ -208,9 +210,9 @@ async fn what_a_heartbeat_finds_is_sent_once_to_where_its_owner_last_spoke() -> 
     assert_eq!(heard["status"], "sent");
     assert_eq!(heard["preview"], Value::Null, "what was said is not on the bus");
 
-    let asked = world.model.requests();
+    let asked = world.beaten();
     assert_eq!(asked.len(), 1);
-    let [question] = &user_texts(asked[0].messages())[..] else { panic!("{asked:?}") };
+    let [question] = &user_texts(&asked[0])[..] else { panic!("{asked:?}") };
     assert!(question.contains("## Heartbeat Check"), "{question}");
     assert!(question.contains("- Is the oven on?"), "{question}");
     Ok(())
@@ -223,15 +225,13 @@ async fn what_was_sent_stands_in_the_conversation_that_it_was_sent_to() -> anyho
     world.tick().await?;
     world.sent().await?;
     world.line(1).await?;
-    world.model.forget_requests();
 
     let answer = NewMessage { target: Some(place("42")), ..world.owners("switch it off") };
     let answer = world.send(answer).await?;
     world.text(&answer).await?;
 
-    let asked = world.model.requests();
-    let said: Vec<(&Value, String)> = asked[0]
-        .messages()
+    let asked = world.beaten();
+    let said: Vec<(&Value, String)> = messages(&asked[1])
         .iter()
         .map(|message| (&message["role"], message["content"].to_string()))
         .collect();
@@ -269,10 +269,10 @@ async fn a_heartbeat_has_no_past_and_says_nothing_twice_in_a_day() -> anyhow::Re
     assert_eq!(world.sent().await?[0].1, "The oven is off.");
     world.line(5).await?;
 
-    let asked = world.model.requests();
+    let asked = world.beaten();
     assert_eq!(asked.len(), 5);
-    assert!(asked.iter().all(|request| user_texts(request.messages()).len() == 1));
-    assert!(asked.iter().all(|request| !request.body.to_string().contains("The oven is")));
+    assert!(asked.iter().all(|request| user_texts(request).len() == 1));
+    assert!(asked.iter().all(|request| !request.to_string().contains("The oven is")));
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
     Ok(())
 }
@@ -349,7 +349,7 @@ async fn each_step_before_the_model_says_why_nothing_is_asked() -> anyhow::Resul
     run().await?;
     assert_eq!(world.came(4).await?, (Status::OkEmpty, Some("empty-heartbeat-file".to_owned())));
 
-    assert_eq!(world.model.count(), 0);
+    assert_eq!(world.beaten().len(), 0);
     Ok(())
 }
 
@@ -359,7 +359,7 @@ async fn while_its_owner_is_answered_a_heart_waits_and_then_leaves_a_beat_out() 
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
     world.model.queue([Reply::hang(Duration::from_secs(20))]);
     world.send(world.owners("think long")).await?;
-    world.until("it thinks", async || world.model.count() == 1).await?;
+    world.until("it thinks", async || world.beaten().len() == 1).await?;
 
     world.tick().await?;
     let waits = "select count(*) from schedule.firings
@@ -370,7 +370,7 @@ async fn while_its_owner_is_answered_a_heart_waits_and_then_leaves_a_beat_out() 
     world.admin("update schedule.firings set offer_at = now() where state = 'pending'").await?;
     let busy = (Status::Skipped, Some("requests-in-flight".to_owned()));
     assert_eq!(world.came(1).await?, busy);
-    assert_eq!(world.model.count(), 1);
+    assert_eq!(world.beaten().len(), 1);
     Ok(())
 }
 
@@ -423,11 +423,13 @@ async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_
     let marks = "select count(*) from schedule.heartbeat_marks";
     let seen = async || world.number(marks).await.is_ok_and(|count| count == 0);
     world.until("all were looked at", seen).await?;
-    let mut before = 0;
-    for _ in 0..20 {
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
+    // A connection that has gone quiet tells what it wrote after ten seconds.
+    let (mut before, mut still) = (0, 0);
+    for _ in 0..30 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
         let now = world.number(WRITTEN).await?;
-        if std::mem::replace(&mut before, now) == now {
+        still = if std::mem::replace(&mut before, now) == now { still + 1 } else { 0 };
+        if still == 6 {
             break;
         }
     }
@@ -438,7 +440,7 @@ async fn an_hour_of_a_thousand_agents_with_nothing_to_look_at_asks_no_model_and_
         due += world.tick().await?;
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    tokio::time::sleep(Duration::from_secs(12)).await;
 
     assert_eq!(due, 0, "nothing is due");
     assert_eq!(world.number(WRITTEN).await?, before, "no row was written");
@@ -459,7 +461,7 @@ async fn two_schedulers_ask_and_send_once() -> anyhow::Result<()> {
         assert_eq!(world.take_sent().await?, []);
     }
 
-    assert_eq!(world.model.count(), 5);
+    assert_eq!(world.beaten().len(), 5);
     let told = "select count(*) from session.inbox where source = 'heartbeat'";
     assert_eq!(world.number(told).await?, 5);
     Ok(())
@@ -509,9 +511,10 @@ async fn the_model_the_place_and_the_question_are_as_they_are_set() -> anyhow::R
     let sent = world.sent().await?;
 
     assert_eq!(sent, [(place("42"), "all".to_owned())]);
-    let asked = world.model.requests();
-    assert_eq!(asked[0].body["model"], "other");
-    assert!(asked[0].last_user_text().starts_with("Look: <file name=\"HEARTBEAT.md\">"));
+    let asked = world.beaten();
+    assert_eq!(asked[0]["model"], "other");
+    let [question] = &user_texts(&asked[0])[..] else { panic!("{asked:?}") };
+    assert!(question.contains("Look: <file name="), "{question}");
     Ok(())
 }
 
@@ -536,5 +539,32 @@ async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_sessi
     assert!(journal.iter().any(|entry| matches!(entry, Entry::Heard { body, .. }
         if body.text == "The oven is on." && body.role.as_deref() == Some("assistant"))));
     assert_eq!(line.event.to.as_deref(), Some(SessionKey::main(&world.agent.name).as_str()));
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    world.model.latency(Duration::from_secs(3));
+    world.model.queue([Reply::text("The oven is on.")]);
+    world.tick().await?;
+    let delivered = "select count(*) from schedule.firings where state = 'delivered'";
+    let is_out = async || world.number(delivered).await.is_ok_and(|count| count == 1);
+    world.until("it is asked", is_out).await?;
+
+    // As a scheduler leaves it that dies between the two.
+    world
+        .admin(
+            "update schedule.firings
+             set state = 'pending', held = true, offer_at = now(), until = null, delivered_at = null
+             where state = 'delivered'",
+        )
+        .await?;
+
+    assert_eq!(world.sent().await?.len(), 1);
+    assert_eq!(world.came(1).await?.0, Status::Sent);
+    world.all_ended().await?;
+    let asked = "select count(*) from session.inbox where source = 'schedule'";
+    assert_eq!((world.number(asked).await?, world.beaten().len()), (1, 1));
     Ok(())
 }

@@ -12,7 +12,7 @@ use holdfast_proto::gateway::v1::{
 use holdfast_types::{AgentName, ContextOptions};
 use tonic::{Request, Response, Status};
 
-use super::{State, heartbeats, actor, given, refuse, some, timestamp, word, word_of};
+use super::{State, actor, given, heartbeats, refuse, some, timestamp, word, word_of};
 use crate::{Error, auth::require};
 
 /// Answers `holdfast.gateway.v1.Agents`.

@@ -10,9 +10,7 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_schedule::{
     Zone,
-    heartbeat::{
-        ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before,
-    },
+    heartbeat::{ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before},
 };
 use holdfast_types::TenantId;
 use jiff::{SignedDuration, Timestamp};

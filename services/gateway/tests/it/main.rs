@@ -13,6 +13,7 @@ mod chat;
 mod files;
 mod following;
 mod foreign;
+mod heartbeats;
 mod held;
 mod keys;
 mod lost_nats;

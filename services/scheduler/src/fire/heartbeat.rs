@@ -94,8 +94,7 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
         ctx.jobs.mark_heartbeat(tenant, job.agent).await?;
     }
     let event = HeartbeatEvent::quiet(status, Some(reason), firing.at, began.elapsed());
-    let line =
-        NewHeartbeatLine { firing: &firing.id, agent: job.agent, event: &event, run: None };
+    let line = NewHeartbeatLine { firing: &firing.id, agent: job.agent, event: &event, run: None };
     beats::note(&ctx.jobs, &ctx.bus, line).await?;
     Ok(Fate::Done { outcome: Outcome::Skipped, class: Some(reason) })
 }
