@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 12] = [
+const FILES: [&str; 13] = [
     "messages",
     "sessions",
     "control",
@@ -16,6 +16,7 @@ const FILES: [&str; 12] = [
     "nodes",
     "operations",
     "policies",
+    "skills",
     "subagents",
 ];
 

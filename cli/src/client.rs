@@ -8,10 +8,10 @@ use holdfast_proto::gateway::v1::{
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
     files_client::FilesClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
-    operations_client::OperationsClient, policies_client::PoliciesClient,
-    providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, subagents_client::SubagentsClient,
-    tenants_client::TenantsClient,
+    operations_client::OperationsClient, packages_client::PackagesClient,
+    policies_client::PoliciesClient, providers_client::ProvidersClient,
+    routing_client::RoutingClient, sessions_client::SessionsClient, skills_client::SkillsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
@@ -107,6 +107,14 @@ impl Client {
 
     pub fn chains(&self) -> ChainsClient<Channel> {
         ChainsClient::new(self.channel.clone())
+    }
+
+    pub fn skills(&self) -> SkillsClient<Channel> {
+        SkillsClient::new(self.channel.clone())
+    }
+
+    pub fn packages(&self) -> PackagesClient<Channel> {
+        PackagesClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

@@ -1,6 +1,6 @@
 //! How the gateway is put together.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_bus::Bus;
@@ -10,6 +10,7 @@ use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
+use holdfast_skills::{Finder, Library, Registries};
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
@@ -99,11 +100,14 @@ impl App {
         let database = readiness.check("database");
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
+        let workspaces = Workspaces::new(pools.clone());
+        let registries = Registries::of(&config.skills.registries)?;
         let state = control::State {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
-            workspaces: Workspaces::new(pools.clone()),
+            library: Library::new(workspaces.clone(), Arc::new(Finder::new(registries))),
+            workspaces,
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)

@@ -28,6 +28,8 @@ pub struct Config {
     pub mesh: Mesh,
     /// What secrets are sealed with.
     pub secrets: Secrets,
+    /// Where skills come from.
+    pub skills: holdfast_skills::Config,
 }
 
 /// The doors: the table `[gateway]`.

@@ -15,9 +15,11 @@ pub mod files;
 mod keys;
 mod mcp_servers;
 mod models;
+mod packages;
 mod policies;
 mod providers;
 mod routing;
+mod skills;
 mod subagents;
 mod tenants;
 
@@ -32,11 +34,13 @@ use holdfast_proto::gateway::v1::{
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
     files_server::FilesServer, keys_server::KeysServer, mcp_servers_server::McpServersServer,
     models_server::ModelsServer, operations_server::OperationsServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer,
+    packages_server::PackagesServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
+use holdfast_skills::Library;
 use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::Workspaces;
 use serde::{Serialize, de::DeserializeOwned};
@@ -47,6 +51,9 @@ use crate::{Error, operations, sessions};
 
 /// The largest archive of files that comes or goes in one message, in bytes.
 const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
+
+/// The largest skill that comes in one message, in bytes: its files, or a ZIP of them.
+const LARGEST_SKILL: usize = 24 * 1024 * 1024;
 
 /// What the handlers stand on. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -59,6 +66,8 @@ pub struct State {
     pub bus: Bus,
     /// Their agents' files.
     pub workspaces: Workspaces,
+    /// Their skills.
+    pub library: Library,
 }
 
 /// Puts the services beside those that are there, each with its limit on a request's size.
@@ -91,6 +100,11 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(SessionsServer, sessions::Handler))
         .add_service(service!(SubagentsServer, subagents::Subagents))
         .add_service(service!(ChainsServer, chains::Chains))
+        .add_service(
+            service!(SkillsServer, skills::Skills)
+                .max_decoding_message_size(body_limit.max(LARGEST_SKILL)),
+        )
+        .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
 }
 

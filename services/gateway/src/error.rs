@@ -126,6 +126,9 @@ pub enum Error {
     /// The directory refused.
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
+    /// The skills refused.
+    #[error(transparent)]
+    Skills(#[from] holdfast_skills::Error),
 }
 
 impl Error {
@@ -165,6 +168,7 @@ impl Fault for Error {
             Self::Session(error) => error.kind(),
             Self::Files(error) => error.kind(),
             Self::Directory(error) => error.kind(),
+            Self::Skills(error) => error.kind(),
         }
     }
 }

@@ -4,13 +4,14 @@ mod of_models;
 mod what_comes_back;
 mod who_may;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory, Seal};
 use holdfast_grpc::{Caller, Scope, Scopes};
 use holdfast_pg::Pools;
 use holdfast_session::{Accepted, NewMessage, Sessions};
+use holdfast_skills::Library;
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
 use holdfast_workspace::Workspaces;
@@ -41,7 +42,8 @@ impl World {
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
-        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces };
+        let library = Library::new(workspaces.clone(), Arc::default());
+        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces, library };
         Self { state, _database: database }
     }
 

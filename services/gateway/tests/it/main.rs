@@ -24,6 +24,7 @@ mod responses;
 mod retries;
 mod runner;
 mod sent;
+mod skills;
 mod stopping;
 mod subagents;
 mod tenants;
