@@ -74,3 +74,6 @@ end $$;
 
 grant update (document, updated_by, updated_at) on workspace.skill_policies to holdfast_app;
 grant update (uses, last_at, last_key), delete on workspace.skill_uses to holdfast_app;
+
+-- A rule that came with a package leads nowhere until somebody approves it (SKL-014).
+alter table control.rules add column disabled boolean not null default false;

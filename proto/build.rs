@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 15] = [
+const FILES: [&str; 17] = [
     "messages",
     "schedules",
     "sessions",
@@ -19,6 +19,7 @@ const FILES: [&str; 15] = [
     "nodes",
     "operations",
     "policies",
+    "skills",
     "subagents",
 ];
 

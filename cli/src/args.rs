@@ -199,6 +199,12 @@ mod tests {
             "dead requeue msg_1",
             "deliveries list --state unknown",
             "routing explain --channel telegram",
+            "skills list --agent main",
+            "skills install gifgrep --registry clawhub --agent main --force",
+            "skills policy --registries shelf,url --unjudged no",
+            "agents export travel - --author Ada",
+            "agents import travel.skill.yaml",
+            "agents approve travel",
             "status",
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());

@@ -9,8 +9,9 @@ use holdfast_proto::gateway::v1::{
     files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
     mcp_servers_client::McpServersClient, messages_client::MessagesClient,
     models_client::ModelsClient, nodes_client::NodesClient, operations_client::OperationsClient,
-    policies_client::PoliciesClient, providers_client::ProvidersClient,
-    routing_client::RoutingClient, sessions_client::SessionsClient,
+    packages_client::PackagesClient, policies_client::PoliciesClient,
+    providers_client::ProvidersClient, routing_client::RoutingClient,
+    sessions_client::SessionsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
@@ -107,6 +108,14 @@ impl Client {
 
     pub fn chains(&self) -> ChainsClient<Channel> {
         ChainsClient::new(self.channel.clone())
+    }
+
+    pub fn skills(&self) -> SkillsClient<Channel> {
+        SkillsClient::new(self.channel.clone())
+    }
+
+    pub fn packages(&self) -> PackagesClient<Channel> {
+        PackagesClient::new(self.channel.clone())
     }
 
     pub fn providers(&self) -> ProvidersClient<Channel> {

@@ -19,11 +19,13 @@ mod keys;
 mod mcp;
 mod models;
 mod nodes;
+mod packages;
 mod policy;
 mod providers;
 mod routing;
 mod runs;
 mod sessions;
+mod skills;
 mod status;
 mod subagents;
 mod tenants;
@@ -52,6 +54,9 @@ pub enum Caller {
     /// Look at and change what agents know and are: their files
     #[command(subcommand)]
     Files(files::Files),
+    /// Give agents skills: find, install, publish
+    #[command(subcommand)]
+    Skills(skills::Skills),
     /// Write down who does what after whom
     #[command(subcommand)]
     Chains(chains::Chains),
@@ -122,6 +127,7 @@ impl Caller {
             Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
+            Self::Skills(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Credentials(command) => command.run(client, screen).await,

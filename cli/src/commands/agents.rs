@@ -5,12 +5,12 @@ mod template;
 
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
-    Agent, Bundle, CreateAgentRequest, DeleteAgentRequest, GetAgentRequest, ListAgentsRequest,
-    UpdateAgentRequest,
+    Agent, Bundle, CreateAgentRequest, DeleteAgentRequest, ExportAgentRequest, GetAgentRequest,
+    ListAgentsRequest, UpdateAgentRequest,
 };
 use serde_json::{Value, json};
 
-use super::{given, subagents::Subagents, view::time};
+use super::{given, packages, subagents::Subagents, view::time};
 use crate::{client::Client, error::Error, screen::Screen};
 
 const COLUMNS: [&str; 6] = ["name", "is_default", "model", "queue_mode", "description", "id"];
@@ -44,6 +44,29 @@ pub enum Agents {
     /// What agents have others do for them: list, stop, send
     #[command(subcommand)]
     Runs(Subagents),
+    /// Write an agent to a file: what it is told, its tools, and the rule that leads to it
+    Export {
+        /// Its name or id
+        agent: String,
+        /// The file; `-` is stdout [default: `<name>.skill.yaml`]
+        to: Option<String>,
+        /// The package's version
+        #[arg(long = "package-version", default_value = "1.0")]
+        version: String,
+        /// Who wrote it
+        #[arg(long, default_value = "", hide_default_value = true)]
+        author: String,
+    },
+    /// Make the agent of a `.skill.yaml`; its rule is off until you approve it
+    Import {
+        /// The file; `-` is stdin
+        from: String,
+    },
+    /// Turn on the rules of an agent that was imported
+    Approve {
+        /// Its name or id
+        agent: String,
+    },
     /// Delete an agent
     Delete {
         /// Its name or id
@@ -105,6 +128,12 @@ pub struct Changes {
     /// Skills that its prompt does not tell of, separated by commas; `none` for none
     #[arg(long, value_delimiter = ',')]
     context_without_skills: Option<Vec<String>>,
+    /// Whether skills are recommended for each message: yes, no, or the model that chooses
+    #[arg(long, value_name = "yes|no|MODEL")]
+    recommend_skills: Option<String>,
+    /// What channel, keywords, history and recency weigh then, as in 40,30,20,10
+    #[arg(long, value_delimiter = ',')]
+    skill_weights: Option<Vec<u32>>,
     /// Whether its prompt holds what it noted: yes, no, or auto
     #[arg(long, value_parser = ["yes", "no", "auto"])]
     context_memory: Option<String>,
@@ -147,6 +176,12 @@ impl Agents {
                 screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
             }
             Self::Runs(command) => command.run(client, screen).await,
+            Self::Export { agent, to, version, author } => {
+                let request = ExportAgentRequest { agent, version, author };
+                packages::export(client, screen, request, to).await
+            }
+            Self::Import { from } => packages::import(client, screen, &from).await,
+            Self::Approve { agent } => packages::approve(client, screen, agent).await,
             Self::Delete { agent } => {
                 let request = client.request(DeleteAgentRequest { agent: agent.clone() });
                 client.answer(client.agents().delete_agent(request).await)?;
@@ -227,6 +262,17 @@ impl Changes {
                 *list = if said == [nothing] { Vec::new() } else { said };
             }
         }
+        match self.recommend_skills.as_deref() {
+            None => {}
+            Some("no") => context.recommend_skills = None,
+            Some(said) => {
+                let recommend = context.recommend_skills.get_or_insert_default();
+                recommend.model = if said == "yes" { String::new() } else { said.to_owned() };
+            }
+        }
+        if let Some(weights) = self.skill_weights {
+            context.recommend_skills.get_or_insert_default().weights = weights;
+        }
         for (field, said) in [
             (&mut context.include_memory, self.context_memory),
             (&mut context.include_runtime, self.context_runtime),
@@ -254,6 +300,9 @@ fn context(agent: &Agent) -> Value {
         "exclude_skills": options.exclude_skills,
         "include_memory": options.include_memory,
         "include_runtime": options.include_runtime,
+        "recommend_skills": options.recommend_skills.map(|recommend| json!({
+            "model": recommend.model, "weights": recommend.weights,
+        })),
     })
 }
 

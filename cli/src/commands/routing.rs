@@ -14,7 +14,8 @@ use crate::{client::Client, error::Error, screen::Screen};
 
 const BINDINGS: [&str; 9] =
     ["id", "channel", "account", "peer_kind", "peer_id", "guild", "team", "agent", "by_model"];
-const RULES: [&str; 6] = ["channel", "user_id", "pattern", "agent", "tools", "by_model"];
+const RULES: [&str; 7] =
+    ["channel", "user_id", "pattern", "agent", "tools", "by_model", "disabled"];
 const IDENTITIES: [&str; 3] = ["channel", "peer", "canonical"];
 const EXPLAINED: [&str; 5] = ["agent", "session_key", "main_session_key", "matched_by", "by_model"];
 
@@ -295,6 +296,8 @@ struct WrittenRule {
     tools: Option<Vec<String>>,
     #[serde(default)]
     by_model: Option<WrittenRoute>,
+    #[serde(default)]
+    disabled: bool,
 }
 
 /// That a model chooses, as people write it.
@@ -310,7 +313,7 @@ fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
     let rules: Vec<WrittenRule> = serde_json::from_value(given::json(given)?).map_err(|error| {
         Error::Usage(format!(
             "that is no array of rules ({error}): each has an `agent`, and may have `channel`, \
-             `user_id`, `pattern`, `tools` and `by_model`"
+             `user_id`, `pattern`, `tools`, `by_model` and `disabled`"
         ))
     })?;
     let route = |WrittenRoute { among, each, model }| ModelRoute {
@@ -318,7 +321,7 @@ fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
         each,
         model: model.unwrap_or_default(),
     };
-    let rule = |WrittenRule { channel, user_id, pattern, agent, tools, by_model }| Rule {
+    let rule = |WrittenRule { channel, user_id, pattern, agent, tools, by_model, disabled }| Rule {
         channel,
         user_id,
         pattern,
@@ -326,6 +329,7 @@ fn read_rules(given: &str) -> Result<Vec<Rule>, Error> {
         tools_given: tools.is_some(),
         tools: tools.unwrap_or_default(),
         by_model: by_model.map(route),
+        disabled,
     };
     Ok(rules.into_iter().map(rule).collect())
 }
@@ -360,6 +364,7 @@ fn rule(rule: &Rule) -> Value {
         "agent": rule.agent,
         "tools": rule.tools_given.then_some(&rule.tools),
         "by_model": rule.by_model.as_ref().map(model_route),
+        "disabled": rule.disabled,
     })
 }
 
@@ -379,7 +384,7 @@ mod tests {
     fn rules_are_read_as_they_are_printed() {
         let rules = vec![
             Rule { agent: "a".to_owned(), pattern: "^!".to_owned(), ..Rule::default() },
-            Rule { agent: "b".to_owned(), tools_given: true, ..Rule::default() },
+            Rule { agent: "b".to_owned(), tools_given: true, disabled: true, ..Rule::default() },
             Rule {
                 agent: "c".to_owned(),
                 by_model: Some(ModelRoute {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use holdfast_schedule::heartbeat::HeartbeatConfig;
 use holdfast_types::{
-    AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, SessionKey,
+    AgentId, AgentName, ContextOptions, DmScope, GroupScope, ModelId, QueueMode, RecommendSkills,
+    SessionKey,
 };
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -215,6 +216,9 @@ impl Settings {
         for list in [&context.include_skills, &context.exclude_skills] {
             check_tools(list.as_deref())?;
         }
+        if let Some(recommend) = &context.recommend_skills {
+            check_recommending(recommend)?;
+        }
         if self.bundles.len() > MOST_BUNDLES {
             return Err(Error::Invalid(format!(
                 "an agent has {MOST_BUNDLES} bundles at most, and this one {}",
@@ -243,6 +247,23 @@ fn check_heartbeat(heartbeat: &HeartbeatConfig) -> Result<(), Error> {
             Err(wrong(format!("`{shown}` is no session: write `main`, or a key of the agent's")))
         }
     }
+}
+
+/// Refuses weights that make no score, and a model that can be none.
+fn check_recommending(recommend: &RecommendSkills) -> Result<(), Error> {
+    let sum = recommend.weights.map(|parts| parts.iter().map(|part| u32::from(*part)).sum::<u32>());
+    if sum.is_some_and(|sum| sum != 100) {
+        return Err(Error::Invalid(
+            "the weights of recommended skills add up to 100, as in 40, 30, 20, 10".to_owned(),
+        ));
+    }
+    let is_long = |model: &String| model.len() > 200 || model.contains(char::is_control);
+    if recommend.model.as_ref().is_some_and(is_long) {
+        return Err(Error::Invalid(
+            "the model that recommends skills is no model: write its id or an alias".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a list of tools that is too long, or a name that no tool could have.

@@ -76,6 +76,8 @@ pub struct Rule {
     pub tools: Option<Vec<String>>,
     /// That a model says who answers; the agent stands in, and the sessions are its.
     pub by_model: Option<ModelRoute>,
+    /// It leads nowhere until somebody turns it on.
+    pub disabled: bool,
 }
 
 /// A rule to set.
@@ -93,6 +95,8 @@ pub struct NewRule {
     pub tools: Option<Vec<String>>,
     /// That a model says who answers.
     pub by_model: Option<NewModelRoute>,
+    /// It leads nowhere until somebody turns it on.
+    pub disabled: bool,
 }
 
 /// That somebody is known by another id on a channel (spec SES-007).
@@ -133,6 +137,7 @@ impl Routing {
         let Some(default) = default.cloned() else {
             return Err(Error::not_found("agent", "main"));
         };
+        let rules = rules.into_iter().filter(|rule| !rule.disabled).collect();
         Ok(Self { agents, default, bindings, rules, identities })
     }
 
@@ -170,7 +175,7 @@ impl Routing {
         &self.bindings
     }
 
-    /// The rules, in order.
+    /// The rules that are on, in order.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules

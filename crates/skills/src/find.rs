@@ -79,6 +79,10 @@ impl Finder {
         if !(1..=MOST_FOUND).contains(&limit) {
             return Err(Error::Invalid(format!("`limit` must be from 1 to {MOST_FOUND}")));
         }
+        if self.registries.iter().next().is_none() {
+            // Nobody set any up: nothing is forbidden, and nothing is there.
+            return Ok(Found::default());
+        }
         let is_allowed = |registry: &&Arc<dyn Registry>| policy.check(registry.name()).is_ok();
         let allowed: Vec<Arc<dyn Registry>> =
             self.registries.iter().filter(is_allowed).cloned().collect();

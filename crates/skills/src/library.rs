@@ -176,6 +176,26 @@ impl Library {
         Ok(listed.into_iter().map(|file| KeptFile { path: file.path, size: file.size }).collect())
     }
 
+    /// What the `SKILL.md` of a skill says, and its files.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn texts(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        skill: &Skill,
+    ) -> Result<(String, Vec<KeptFile>), Error> {
+        let path: TreePath = skill.location.parse()?;
+        let found = match skill.scope {
+            Scope::Workspace => self.trees.read(tenant, agent, &path, None).await?,
+            Scope::Tenant | Scope::Platform => self.read(tenant, skill, &path).await?,
+        };
+        let text = found.and_then(|file| file.text().map(str::to_owned)).unwrap_or_default();
+        Ok((text, self.files(tenant, agent, skill).await?))
+    }
+
     /// What a tenant allows of installations. What is stored and cannot be read allows none.
     ///
     /// # Errors
@@ -351,7 +371,12 @@ impl Library {
             .map(|path| Edit::Delete { path: path.clone(), base: Base::Any })
             .collect();
         if edits.is_empty() {
-            return Err(Error::NoSkill { name });
+            let key = by.key.as_deref().unwrap_or_default();
+            // Asked again, it is gone since the first time.
+            return match self.trees.skill_changed(tenant, tree, key).await? {
+                Some(made) if made.change.action == SkillAction::Remove => Ok(()),
+                Some(_) | None => Err(Error::NoSkill { name }),
+            };
         }
         let change = SkillChange {
             action: SkillAction::Remove,

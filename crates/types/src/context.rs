@@ -55,12 +55,27 @@ pub struct ContextOptions {
     /// Skills not to tell of, whatever else is said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exclude_skills: Option<Vec<String>>,
+    /// That skills are recommended for each message; absent is not (CTX-013).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recommend_skills: Option<RecommendSkills>,
     /// Whether the memory block is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_memory: Option<bool>,
     /// Whether the runtime block is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_runtime: Option<bool>,
+}
+
+/// How skills are recommended for a message.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RecommendSkills {
+    /// The model that chooses where several could fit, by id or alias; absent asks none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What channel, keywords, history and recency weigh, in hundredths; absent is 40, 30, 20, 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weights: Option<[u8; 4]>,
 }
 
 impl ContextOptions {

@@ -40,7 +40,7 @@ pub use command::{Command, Listed, ModelWish};
 pub use connection::{
     Caldav, Connected, ConnectionKind, InvalidConnection, Notion, SmtpSecurity, SmtpServer, UsedBy,
 };
-pub use context::{ContextOptions, Strategy};
+pub use context::{ContextOptions, RecommendSkills, Strategy};
 pub use delivery::{DeliveryClass, DeliveryState};
 pub use dial::{Dial, Dials, Elevated, InvalidLevel, Reasoning, Verbose};
 pub use effect::Effect;

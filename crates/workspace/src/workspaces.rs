@@ -83,11 +83,15 @@ impl Workspaces {
 
         let mut tx = self.pools.tenant(tenant).await?;
         sqlx::query(ALONE).bind(tenant.as_uuid()).bind(CONTENTS_LOCK).execute(tx.conn()).await?;
-        let trees: Vec<Uuid> = sqlx::query_scalar(TREES)
+        let mut trees: Vec<Uuid> = sqlx::query_scalar(TREES)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .fetch_all(tx.conn())
             .await?;
+        if !trees.contains(&agent.as_uuid()) {
+            // One without a file may have read skills.
+            trees.push(agent.as_uuid());
+        }
         let hashes: Vec<Vec<u8>> = sqlx::query_scalar(CONTENTS)
             .bind(tenant.as_uuid())
             .bind(&trees)

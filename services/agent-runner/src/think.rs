@@ -69,6 +69,7 @@ impl Turn<'_> {
         if with_tools && self.begin_flush(brief, Reason::Proactive).await? {
             return Ok(None);
         }
+        self.recommend(brief).await?;
         self.make_room(brief).await?;
         let mut tried = Overflow::default();
         if std::mem::take(&mut self.is_refused) {
@@ -227,6 +228,8 @@ impl Turn<'_> {
             requester: requester.as_deref(),
             session: &self.key,
         });
+        let recommended = self.recommended.as_deref().unwrap_or_default();
+        let recommended: Vec<&str> = recommended.iter().map(String::as_str).collect();
         let stable = self.worker.prompts.stable(brief.version, &setting);
         let input = PromptInput {
             setting,
@@ -235,6 +238,7 @@ impl Turn<'_> {
                 runtime,
                 task,
                 called: self.called.as_ref().map(Called::as_told),
+                skills: &recommended,
                 routed: self.routed.as_ref().map(|choice| choice.prompt.as_str()),
                 pictures: &self.pictures,
                 memories: &self.recall.memories,

@@ -90,6 +90,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) recall: Recall,
     /// The skill that its newest message calls by its name.
     pub(crate) called: Option<Called>,
+    /// The skills that seem to fit what was said, once that was looked at.
+    pub(crate) recommended: Option<Vec<String>>,
     /// The model has refused what was said so far as too long, and memory was written down since.
     pub(crate) is_refused: bool,
     /// The turn has begun in the journal, or messages of it are heard.
@@ -166,6 +168,7 @@ impl<'w> Turn<'w> {
             mulled: None,
             recall: Recall::default(),
             called: None,
+            recommended: None,
             is_refused: false,
             open: begun.open || begun.overdue.is_some(),
         }

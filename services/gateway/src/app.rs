@@ -11,6 +11,7 @@ use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
 use holdfast_pg::Pools;
 use holdfast_session::Sessions;
+use holdfast_skills::{Finder, Library, Registries};
 use holdfast_workspace::Workspaces;
 use secrecy::ExposeSecret as _;
 use tokio::{net::TcpListener, time::sleep};
@@ -104,13 +105,16 @@ impl App {
         let cut = CancellationToken::new();
         let sessions = Sessions::new(pools.clone());
         let memory = memory(&config, signer.as_ref())?;
+        let workspaces = Workspaces::new(pools.clone());
+        let registries = Registries::of(&config.skills.registries)?;
         let state = control::State {
             directory: directory.clone(),
             sessions: sessions.clone(),
             bus: bus.clone(),
-            workspaces: Workspaces::new(pools.clone()),
             jobs: Jobs::new(pools.clone(), Arc::new(Calendar::default())),
             memory,
+            library: Library::new(workspaces.clone(), Arc::new(Finder::new(registries))),
+            workspaces,
         };
         let doorman = Doorman::new(directory.clone(), locks, signer, settings);
         let ingest = Ingest::new(directory, sessions.clone(), bus.clone(), settings.text_limit)

@@ -30,6 +30,8 @@ pub struct Config {
     pub secrets: Secrets,
     /// What jobs and reminders may be.
     pub schedules: holdfast_jobs::Rules,
+    /// Where skills come from.
+    pub skills: holdfast_skills::Config,
 }
 
 /// The doors: the table `[gateway]`.

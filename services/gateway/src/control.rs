@@ -17,10 +17,12 @@ mod keys;
 mod mcp_servers;
 mod memories;
 mod models;
+mod packages;
 mod policies;
 mod providers;
 mod routing;
 pub mod schedules;
+mod skills;
 mod subagents;
 mod tenants;
 
@@ -38,11 +40,13 @@ use holdfast_proto::gateway::v1::{
     knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
     memories_server::MemoriesServer,
     models_server::ModelsServer, operations_server::OperationsServer,
-    policies_server::PoliciesServer, providers_server::ProvidersServer,
-    routing_server::RoutingServer, sessions_server::SessionsServer,
+    packages_server::PackagesServer, policies_server::PoliciesServer,
+    providers_server::ProvidersServer, routing_server::RoutingServer,
+    sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;
+use holdfast_skills::Library;
 use holdfast_types::{AgentId, TenantId};
 use holdfast_workspace::Workspaces;
 use serde::{Serialize, de::DeserializeOwned};
@@ -56,6 +60,8 @@ const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
 /// The largest article that comes or goes, with what is said of it, in bytes.
 const LARGEST_ARTICLE: usize = 8 * 1024 * 1024;
+/// The largest skill that comes in one message, in bytes: its files, or a ZIP of them.
+const LARGEST_SKILL: usize = 24 * 1024 * 1024;
 
 /// What the handlers stand on. Cloning shares it.
 #[derive(Debug, Clone)]
@@ -72,6 +78,8 @@ pub struct State {
     pub jobs: Jobs,
     /// What agents remember and know; `None` where the mesh has no secret.
     pub memory: Option<holdfast_grpc::Memory>,
+    /// Their skills.
+    pub library: Library,
 }
 
 /// Puts the services beside those that are there, each with its limit on a request's size.
@@ -111,6 +119,11 @@ pub fn add_services(routes: Routes, state: &State, body_limit: usize) -> Routes 
         .add_service(service!(SessionsServer, sessions::Handler))
         .add_service(service!(SubagentsServer, subagents::Subagents))
         .add_service(service!(ChainsServer, chains::Chains))
+        .add_service(
+            service!(SkillsServer, skills::Skills)
+                .max_decoding_message_size(body_limit.max(LARGEST_SKILL)),
+        )
+        .add_service(service!(PackagesServer, packages::Packages))
         .add_service(service!(OperationsServer, operations::Handler))
 }
 

@@ -152,6 +152,9 @@ pub enum Error {
     /// The directory refused.
     #[error(transparent)]
     Directory(#[from] holdfast_directory::Error),
+    /// The skills refused.
+    #[error(transparent)]
+    Skills(#[from] holdfast_skills::Error),
 }
 
 impl Error {
@@ -199,6 +202,7 @@ impl Fault for Error {
             Self::Files(error) => error.kind(),
             Self::Jobs(error) => error.kind(),
             Self::Directory(error) => error.kind(),
+            Self::Skills(error) => error.kind(),
         }
     }
 }

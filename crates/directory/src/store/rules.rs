@@ -15,6 +15,7 @@ struct Row {
     agent_id: Uuid,
     tools: Option<Vec<String>>,
     by_model: Option<Json<ModelRoute>>,
+    disabled: bool,
 }
 
 impl Row {
@@ -26,12 +27,13 @@ impl Row {
             agent: self.agent_id.into(),
             tools: self.tools,
             by_model: self.by_model.map(|route| route.0),
+            disabled: self.disabled,
         }
     }
 }
 
 pub(crate) async fn all(tx: &mut TenantTx) -> sqlx::Result<Vec<Rule>> {
-    const SQL: &str = "select channel, user_id, pattern, agent_id, tools, by_model \
+    const SQL: &str = "select channel, user_id, pattern, agent_id, tools, by_model, disabled \
                        from control.rules where tenant_id = $1 order by position, rule_id";
     let tenant = tx.tenant().as_uuid();
     let rows: Vec<Row> = sqlx::query_as(SQL).bind(tenant).fetch_all(tx.conn()).await?;
@@ -53,8 +55,8 @@ pub(crate) async fn insert(
     by_model: Option<&ModelRoute>,
 ) -> sqlx::Result<()> {
     const SQL: &str = "insert into control.rules (tenant_id, rule_id, position, channel, user_id, \
-                       pattern, agent_id, tools, by_model) \
-                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+                       pattern, agent_id, tools, by_model, disabled) \
+                       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL)
         .bind(tenant)
@@ -66,7 +68,25 @@ pub(crate) async fn insert(
         .bind(agent.as_uuid())
         .bind(&new.tools)
         .bind(by_model.map(Json))
+        .bind(new.disabled)
         .execute(tx.conn())
         .await?;
     Ok(())
+}
+
+/// How many there are, and the place behind the last.
+pub(crate) async fn end(tx: &mut TenantTx) -> sqlx::Result<(i64, i32)> {
+    const SQL: &str = "select count(*), coalesce(max(position) + 1, 0) \
+                       from control.rules where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
+/// Turns on those that lead to an agent and are off; says how many.
+pub(crate) async fn enable(tx: &mut TenantTx, agent: AgentId) -> sqlx::Result<u64> {
+    const SQL: &str = "update control.rules set disabled = false \
+                       where tenant_id = $1 and agent_id = $2 and disabled";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL).bind(tenant).bind(agent.as_uuid()).execute(tx.conn()).await?;
+    Ok(done.rows_affected())
 }

@@ -5,7 +5,7 @@ use holdfast_types::{AgentId, TenantId};
 use super::check_room;
 use crate::{Actor, Agent, AgentCard, Directory, Error, NewAgent, routing::Wanted, store};
 
-const MOST: i64 = 500;
+pub(super) const MOST: i64 = 500;
 
 impl Directory {
     /// The tenant's agents, in the order in which they were made.
@@ -157,7 +157,7 @@ impl Directory {
     }
 }
 
-fn refuse(new: &NewAgent, error: sqlx::Error) -> Error {
+pub(super) fn refuse(new: &NewAgent, error: sqlx::Error) -> Error {
     if holdfast_pg::on_constraint("agents_name_key", &error) {
         Error::taken("an agent", &new.name)
     } else {

@@ -9,6 +9,7 @@ mod credentials;
 mod keys;
 mod mcp_servers;
 mod nodes;
+mod packages;
 mod policies;
 mod providers;
 mod renewals;

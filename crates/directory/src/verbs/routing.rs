@@ -14,7 +14,7 @@ use crate::{
 };
 
 const MOST_BINDINGS: i64 = 1_000;
-const MOST_RULES: i64 = 200;
+pub(super) const MOST_RULES: i64 = 200;
 const MOST_IDENTITIES: i64 = 5_000;
 
 impl Directory {

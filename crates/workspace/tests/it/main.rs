@@ -10,4 +10,5 @@ mod reading;
 mod replaying;
 mod scratching;
 mod seeding;
+mod skills;
 mod world;

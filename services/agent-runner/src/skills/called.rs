@@ -94,7 +94,7 @@ impl Turn<'_> {
 }
 
 /// Whether somebody said it for themselves.
-fn is_a_persons(body: &Body) -> bool {
+pub(super) fn is_a_persons(body: &Body) -> bool {
     !body.silent && body.event.is_none() && body.role.is_none()
 }
 

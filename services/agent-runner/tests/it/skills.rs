@@ -8,7 +8,7 @@ use holdfast_skills::{
     Config as Skills, Download, Finder, Library, Policy, Registries, RegistryConfig,
 };
 use holdfast_testkit::{Reply, Request};
-use holdfast_types::TenantId;
+use holdfast_types::{RecommendSkills, TenantId};
 use holdfast_workspace::{By, Workspaces};
 use serde_json::json;
 
@@ -384,5 +384,63 @@ async fn whenever_a_runner_dies_the_old_skill_is_there_or_the_new_one() -> anyho
     // However often it was begun.
     let made = "select count(*) from workspace.skill_changes where action = 'install'";
     assert_eq!(world.number(made).await?, 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_used_shows_in_what_is_recommended_where_the_owner_wants_that()
+-> anyhow::Result<()> {
+    let world = started().await?;
+    give_tenant(&world, "water-plants", "Water the plants on the balcony.").await?;
+    world
+        .change_agent(|agent| {
+            agent.settings.context.recommend_skills = Some(RecommendSkills::default());
+        })
+        .await?;
+    let _runner = world.runner().await?;
+
+    owner(&world, "hello").await?;
+    assert!(!told(&world)?.contains("Skills for This Message"));
+    owner(&world, "who shall water the plants on the balcony?").await?;
+    let fits = "## Skills for This Message\\nOf the available skills, these seem to fit best: \
+                water-plants.";
+    assert!(told(&world)?.contains(fits), "{}", told(&world)?);
+
+    owner(&world, &read("skills/water-plants/SKILL.md")).await?;
+    owner(&world, "hello").await?;
+    assert!(told(&world)?.contains(fits), "it was used a moment ago: {}", told(&world)?);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_model_chooses_where_several_could_fit_and_if_it_does_not_all_are_told()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.model.answer(|asked| {
+        let chooses = asked.messages()[0].to_string().contains("You choose skills");
+        match (chooses, asked.messages().iter().any(|m| m.to_string().contains("the roses"))) {
+            (true, true) => Reply::text(
+                r#"{"recommendations":[{"skill_name":"water-roses","confidence":1.0,"reason":"x"}]}"#,
+            ),
+            (true, false) => Reply::text("I would rather not"),
+            (false, _) => Reply::text("hello"),
+        }
+    });
+    for name in ["water-plants", "water-roses"] {
+        give_tenant(&world, name, "Water the plants.").await?;
+    }
+    let model = Some("fake:small".to_owned());
+    let recommend = RecommendSkills { model, ..RecommendSkills::default() };
+    world.change_agent(|agent| agent.settings.context.recommend_skills = Some(recommend)).await?;
+    let _runner = world.runner().await?;
+
+    owner(&world, "water the plants, the roses").await?;
+    assert!(told(&world)?.contains("seem to fit best: water-roses."), "{}", told(&world)?);
+    assert_eq!(world.model.requests()[0].body["model"], "small");
+
+    owner(&world, "/new").await?;
+    owner(&world, "water the plants").await?;
+    let both = "seem to fit best: water-plants, water-roses.";
+    assert!(told(&world)?.contains(both), "{}", told(&world)?);
     Ok(())
 }

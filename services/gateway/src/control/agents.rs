@@ -9,7 +9,7 @@ use holdfast_proto::gateway::v1::{
     GetAgentRequest, GetAgentResponse, ListAgentsRequest, ListAgentsResponse, UpdateAgentRequest,
     UpdateAgentResponse, agents_server::Agents as Service,
 };
-use holdfast_types::{AgentName, ContextOptions};
+use holdfast_types::{AgentName, ContextOptions, RecommendSkills};
 use tonic::{Request, Response, Status};
 
 use super::{State, actor, given, heartbeats, refuse, some, timestamp, word, word_of};
@@ -169,7 +169,27 @@ fn context_of(options: ContextOptions) -> pb::ContextOptions {
         exclude_skills: options.exclude_skills.unwrap_or_default(),
         include_memory: options.include_memory,
         include_runtime: options.include_runtime,
+        recommend_skills: options.recommend_skills.map(|recommend| pb::RecommendSkills {
+            model: recommend.model.unwrap_or_default(),
+            weights: recommend.weights.into_iter().flatten().map(u32::from).collect(),
+        }),
     }
+}
+
+fn recommending(recommend: pb::RecommendSkills) -> Result<RecommendSkills, Error> {
+    let parts = recommend.weights.iter().map(|part| u8::try_from(*part).ok());
+    let weights = match parts.collect::<Option<Vec<u8>>>().map(<[u8; 4]>::try_from) {
+        _ if recommend.weights.is_empty() => None,
+        Some(Ok(weights)) => Some(weights),
+        Some(Err(_)) | None => {
+            return Err(refuse(
+                "`context.recommend_skills.weights` are four numbers that add up to 100, as in \
+                 40, 30, 20, 10"
+                    .to_owned(),
+            ));
+        }
+    };
+    Ok(RecommendSkills { model: some(recommend.model), weights })
 }
 
 /// An empty list cannot be told from an absent one here, and says nothing (spec C-56, CTX-007).
@@ -183,6 +203,7 @@ fn context(options: pb::ContextOptions) -> Result<ContextOptions, Error> {
         exclude_skills: list(options.exclude_skills),
         include_memory: options.include_memory,
         include_runtime: options.include_runtime,
+        recommend_skills: options.recommend_skills.map(recommending).transpose()?,
     })
 }
 
@@ -250,6 +271,10 @@ mod tests {
                 strategy: "lite".into(),
                 exclude_tools: vec!["exec".into()],
                 include_memory: Some(true),
+                recommend_skills: Some(pb::RecommendSkills {
+                    model: "quick".into(),
+                    weights: vec![10, 20, 30, 40],
+                }),
                 ..Default::default()
             }),
             bundles: vec![pb::Bundle { name: "look".into(), tools: vec!["read".into()] }],

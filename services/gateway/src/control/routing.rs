@@ -192,6 +192,7 @@ fn new_rule(rule: pb::Rule) -> Result<NewRule, Error> {
         pattern: some(rule.pattern),
         agent: rule.agent,
         tools: given.then_some(rule.tools),
+        disabled: rule.disabled,
     })
 }
 
@@ -278,6 +279,7 @@ fn rule_of(rule: Rule, names: &AgentNames) -> pb::Rule {
         tools_given: rule.tools.is_some(),
         tools: rule.tools.unwrap_or_default(),
         by_model: rule.by_model.map(|route| route_of(route, names)),
+        disabled: rule.disabled,
     }
 }
 

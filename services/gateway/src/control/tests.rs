@@ -12,6 +12,7 @@ use holdfast_grpc::{Caller, Scope, Scopes};
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_pg::Pools;
 use holdfast_session::{Accepted, NewMessage, Sessions};
+use holdfast_skills::Library;
 use holdfast_testkit::Database;
 use holdfast_types::{Body, DmScope, GroupScope, KeyId, QueueMode, Source, TenantId};
 use holdfast_workspace::Workspaces;
@@ -43,8 +44,9 @@ impl World {
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()));
+        let library = Library::new(workspaces.clone(), Arc::default());
         let sessions = Sessions::new(pools);
-        let state = State { directory, sessions, bus, workspaces, jobs, memory: None };
+        let state = State { directory, sessions, bus, workspaces, jobs, memory: None, library };
         Self { state, _database: database }
     }
 

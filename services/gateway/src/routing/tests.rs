@@ -47,7 +47,15 @@ fn binding(agent: &str) -> Binding {
 
 fn rule(agent: &str) -> Rule {
     let agent = card(agent).id;
-    Rule { channel: None, user_id: None, pattern: None, agent, tools: None, by_model: None }
+    Rule {
+        channel: None,
+        user_id: None,
+        pattern: None,
+        agent,
+        tools: None,
+        by_model: None,
+        disabled: false,
+    }
 }
 
 fn inbound() -> Inbound {

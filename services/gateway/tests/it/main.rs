@@ -26,6 +26,7 @@ mod retries;
 mod runner;
 mod schedules;
 mod sent;
+mod skills;
 mod stopping;
 mod subagents;
 mod tenants;

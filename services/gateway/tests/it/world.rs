@@ -41,6 +41,8 @@ pub struct World {
     pub served: Option<JoinHandle<anyhow::Result<()>>>,
     pub anna: Tenant,
     pub ben: Tenant,
+    /// A registry of skills, with one in it.
+    pub shelf: tempfile::TempDir,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     _database: Database,
@@ -80,6 +82,15 @@ impl World {
         config.mesh.secret = MESH.into();
         config.secrets.kek = KEK.into();
         config.secrets.pepper = PEPPER.into();
+        let shelf = tempfile::tempdir()?;
+        std::fs::create_dir(shelf.path().join("water-plants"))?;
+        let skill = "---\nname: water-plants\ndescription: Water the plants.\nversion: \"1.0\"\n\
+                     ---\nPour 0.2 l.\n";
+        std::fs::write(shelf.path().join("water-plants/SKILL.md"), skill)?;
+        config.skills.registries.push(holdfast_skills::RegistryConfig::Directory {
+            name: "shelf".to_owned(),
+            path: shelf.path().to_owned(),
+        });
         let of_runner = config.nats.clone();
         change(&mut config);
 
@@ -106,6 +117,7 @@ impl World {
             served,
             anna,
             ben,
+            shelf,
             _redis: redis,
             _nats: nats,
             _database: database,

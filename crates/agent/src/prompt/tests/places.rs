@@ -57,9 +57,13 @@ proptest! {
                 }),
                 ..Moment::at(text)
             };
-            format!("{}\n{}", stable(&setting), dynamic(&setting, &moment, &[]))
+            let called = Some(Called { name: text, location: text });
+            let called = dynamic(&setting, &Moment { called, ..moment }, &[]);
+            format!("{}\n{}\n{called}", stable(&setting), dynamic(&setting, &moment, &[]))
         };
 
+        // A skill of which nothing is said is told of otherwise.
+        let text = if text.is_empty() { "y".to_owned() } else { text };
         let (plain, told) = (told("x"), told(&text));
 
         prop_assert_eq!(told.lines().count(), plain.lines().count());

@@ -13,6 +13,23 @@ fn known_tools_come_in_their_order_and_others_by_name() {
 }
 
 #[test]
+fn a_skill_of_which_nothing_is_said_is_named_alone_or_after_the_others() {
+    let skill = |name, description| Skill { name, description, location: "l" };
+    let told = |skills: &[Skill<'_>]| stable(&Setting { skills, ..dm() });
+
+    let named = told(&[skill("b", ""), skill("a<", "")]);
+    let both = told(&[skill("b", ""), skill("a", "d")]);
+
+    assert!(
+        named.contains("\n## Skills\n") && named.contains("as it says: a&lt;, b.\n"),
+        "{named}"
+    );
+    assert!(!named.contains("available_skills"), "{named}");
+    let list = "- a: d (l)\n</available_skills>\nOthers, at skills/<name>/SKILL.md: b.\n";
+    assert!(both.contains(list), "{both}");
+}
+
+#[test]
 fn in_whatever_order_tools_and_skills_are_given_the_prompt_is_the_same() {
     let skill = |name| Skill { name, description: "d", location: "l" };
     let told = |tools: &[ToolSpec], skills: &[Skill<'_>]| {

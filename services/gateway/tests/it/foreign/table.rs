@@ -33,7 +33,11 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
+<<<<<<< HEAD
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules()]);
+=======
+    let doors = doors.into_iter().chain([approvals(), policies(), others(), skills()]);
+>>>>>>> h-skills
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -148,6 +152,7 @@ fn others() -> Vec<Try> {
     ]
 }
 
+<<<<<<< HEAD
 /// Jobs and reminders.
 fn schedules() -> Vec<Try> {
     vec![
@@ -202,10 +207,55 @@ fn schedules() -> Vec<Try> {
         }),
         ("Schedules/DeleteJob", Is::Found, |of| {
             bytes(pb::DeleteJobRequest { job: of.job.clone() })
+=======
+/// Skills, and agents as packages.
+fn skills() -> Vec<Try> {
+    vec![
+        ("Skills/ListSkills", Is::Shown, |_| bytes(pb::ListSkillsRequest::default())),
+        ("Skills/ListSkills", Is::Found, |of| {
+            bytes(pb::ListSkillsRequest { agent: of.agent_name.clone() })
+        }),
+        ("Skills/GetSkill", Is::Found, |of| {
+            bytes(pb::GetSkillRequest { name: of.skill.clone(), ..Default::default() })
+        }),
+        ("Skills/GetSkill", Is::Found, |of| {
+            let (agent, name) = (of.agent_name.clone(), "plan-a-trip".into());
+            bytes(pb::GetSkillRequest { agent, name })
+        }),
+        ("Skills/PutSkill", Is::Found, |of| {
+            bytes(pb::PutSkillRequest { agent: of.agent_name.clone(), ..put_skill(&of.skill) })
+        }),
+        ("Skills/PutSkill", Is::Made, |of| bytes(put_skill(&of.skill_name))),
+        ("Skills/RemoveSkill", Is::Found, |of| {
+            bytes(pb::RemoveSkillRequest { name: of.skill.clone(), ..Default::default() })
+        }),
+        // The registries are the operator's: all tenants find the same in them.
+        ("Skills/FindSkills", Is::Made, |_| {
+            bytes(pb::FindSkillsRequest { query: "plants".into(), limit: 0 })
+        }),
+        ("Skills/InstallSkill", Is::Found, |of| {
+            let (slug, registry) = ("water-plants".into(), "shelf".into());
+            let agent = of.agent_name.clone();
+            bytes(pb::InstallSkillRequest { agent, slug, registry, ..Default::default() })
+        }),
+        ("Skills/ListSkillChanges", Is::Shown, |_| bytes(pb::ListSkillChangesRequest::default())),
+        ("Skills/GetSkillPolicy", Is::Shown, |_| bytes(pb::GetSkillPolicyRequest {})),
+        ("Skills/PutSkillPolicy", Is::Made, |_| {
+            let policy = pb::SkillPolicy { allow_unjudged: true, ..Default::default() };
+            bytes(pb::PutSkillPolicyRequest { policy: Some(policy) })
+        }),
+        ("Packages/ExportAgent", Is::Found, |of| {
+            bytes(pb::ExportAgentRequest { agent: of.packaged.clone(), ..Default::default() })
+        }),
+        ("Packages/ImportAgent", Is::Made, |of| bytes(package(&of.packaged))),
+        ("Packages/ApproveAgent", Is::Found, |of| {
+            bytes(pb::ApproveAgentRequest { agent: of.agent_name.clone() })
+>>>>>>> h-skills
         }),
     ]
 }
 
+<<<<<<< HEAD
 pub fn add_job(of: &Things) -> pb::AddJobRequest {
     let job = r#"{"name":"annas job","schedule":{"kind":"cron","expr":"0 9 * * *"},
                   "payload":{"kind":"systemEvent","message":"annas tea"}}"#;
@@ -225,6 +275,19 @@ pub fn add_reminder(of: &Things) -> pb::AddReminderRequest {
         request_id: of.request_id.clone(),
         ..Default::default()
     }
+=======
+pub fn put_skill(name: &str) -> pb::PutSkillRequest {
+    let content = format!("---\nname: {name}\ndescription: {name}\n---\nx").into_bytes();
+    let files = vec![pb::SkillFile { path: "SKILL.md".into(), content }];
+    pb::PutSkillRequest { files, ..Default::default() }
+}
+
+/// An agent as a package.
+pub fn package(name: &str) -> pb::ImportAgentRequest {
+    let agent = format!("agent:\n  id: {name}\n  prompt: You plan.\n");
+    let text = format!("name: {name}\nversion: \"1\"\n{agent}routing:\n  pattern: {name}\n");
+    pb::ImportAgentRequest { text }
+>>>>>>> h-skills
 }
 
 pub fn put_chain(name: &str) -> pb::PutChainRequest {

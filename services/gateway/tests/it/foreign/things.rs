@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity, mcp_server, model,
-        node, put_chain, rules,
+        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
+        mcp_server, model, node, package, put_chain, put_skill, rules,
     },
 };
 use crate::{
@@ -46,6 +46,9 @@ pub struct Things {
     pub identity: String,
     pub rule_word: String,
     pub chain: String,
+    pub skill: String,
+    pub skill_name: String,
+    pub packaged: String,
     pub subagent: String,
     pub user: String,
     pub request_id: String,
@@ -81,6 +84,9 @@ impl Things {
             rule_word: name("word"),
             chain: name("chain"),
             job: format!("{owner}_job"),
+            skill: name("skill"),
+            skill_name: name("skill"),
+            packaged: name("package"),
             user: name("user"),
             request_id: name("request"),
             ..Self::default()
@@ -165,8 +171,17 @@ impl Things {
         let made: pb::AddReminderResponse =
             ask(world, who, "Schedules/AddReminder", add_reminder(self)).await?;
         self.reminder = made.reminder.context("no reminder")?.id;
+        let put = put_skill(&self.skill);
+        let _: pb::PutSkillResponse = ask(world, who, "Skills/PutSkill", put).await?;
+        let registries = vec!["shelf".to_owned(), "annas-shelf".to_owned()];
+        let policy = pb::SkillPolicy { registries, ..Default::default() };
+        let put = pb::PutSkillPolicyRequest { policy: Some(policy) };
+        let _: pb::PutSkillPolicyResponse = ask(world, who, "Skills/PutSkillPolicy", put).await?;
         let put = rules(self, &self.agent_name);
         let _: pb::PutRulesResponse = ask(world, who, "Routing/PutRules", put).await?;
+        let made: pb::ImportAgentResponse =
+            ask(world, who, "Packages/ImportAgent", package(&self.packaged)).await?;
+        anyhow::ensure!(made.rule_waits, "the package's rule is on");
         let _: pb::PutIdentityResponse =
             ask(world, who, "Routing/PutIdentity", identity(self)).await?;
         // The gateway remembers a tenant's routing for a second.

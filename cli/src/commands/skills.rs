@@ -1,0 +1,319 @@
+//! `holdfast skills`.
+
+use std::{fs, path::Path};
+
+use clap::{Args, Subcommand};
+use holdfast_proto::gateway::v1::{
+    FindSkillsRequest, GetSkillPolicyRequest, GetSkillRequest, InstallSkillRequest,
+    ListSkillChangesRequest, ListSkillsRequest, PutSkillPolicyRequest, PutSkillRequest,
+    RemoveSkillRequest, Skill, SkillChange, SkillFile, SkillPolicy,
+};
+use serde_json::{Value, json};
+
+use super::view::time;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const SKILL: [&str; 4] = ["name", "scope", "version", "description"];
+const FOUND: [&str; 4] = ["slug", "registry", "version", "summary"];
+const CHANGE: [&str; 7] = ["at", "action", "skill", "version", "registry", "agent", "actor"];
+const POLICY: [&str; 3] = ["enabled", "registries", "allow_unjudged"];
+
+/// How deep the folders of a skill may nest.
+const MOST_DEPTH: usize = 16;
+
+#[derive(Debug, Subcommand)]
+pub enum Skills {
+    /// List the skills of an agent, or those that the tenant shares
+    List {
+        #[command(flatten)]
+        of: Of,
+    },
+    /// Show one skill: its SKILL.md and its files
+    Show {
+        #[command(flatten)]
+        of: Of,
+        /// Its name
+        name: String,
+    },
+    /// Look in the registries for skills that could be installed
+    Find {
+        /// What it should do, in a few words
+        query: Vec<String>,
+        /// At most so many, up to 20
+        #[arg(long, default_value_t = 5)]
+        limit: u32,
+    },
+    /// Install a skill of a registry
+    Install {
+        #[command(flatten)]
+        of: Of,
+        /// What it is called there
+        slug: String,
+        /// The registry; the one that `find` names
+        #[arg(
+            long,
+            required_unless_present = "archive",
+            default_value = "",
+            hide_default_value = true
+        )]
+        registry: String,
+        /// The address of a ZIP, in place of a registry
+        #[arg(long, conflicts_with = "registry")]
+        archive: Option<String>,
+        /// Its version [default: the newest]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        version: String,
+        /// Replace the one that is installed
+        #[arg(long)]
+        force: bool,
+    },
+    /// Make a skill of a local folder or ZIP, or replace the one of its name
+    Publish {
+        #[command(flatten)]
+        of: Of,
+        /// The folder that its SKILL.md is in, or a ZIP of it
+        from: String,
+    },
+    /// Remove a skill
+    Rm {
+        #[command(flatten)]
+        of: Of,
+        /// Its name
+        name: String,
+    },
+    /// Who installed, published or removed which skill, and where it came from
+    Audit {
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Only before this change
+        #[arg(long, default_value = "", hide_default_value = true)]
+        before: String,
+    },
+    /// Show or change what may be installed; what is not said stays
+    Policy {
+        /// Whether skills may be installed: yes or no
+        #[arg(long, value_parser = ["yes", "no"])]
+        install: Option<String>,
+        /// The registries that they may come from, separated by commas; `all` or `none`
+        #[arg(long, value_delimiter = ',')]
+        registries: Option<Vec<String>>,
+        /// Whether skills that nobody has judged may be installed: yes or no
+        #[arg(long, value_parser = ["yes", "no"])]
+        unjudged: Option<String>,
+    },
+}
+
+/// Whose skills.
+#[derive(Debug, Args)]
+pub struct Of {
+    /// The agent's name or id [default: what the tenant shares among its agents]
+    #[arg(long, default_value = "", hide_default_value = true)]
+    agent: String,
+}
+
+impl Skills {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { of } => {
+                let request = client.request(ListSkillsRequest { agent: of.agent });
+                let listed = client.answer(client.skills().list_skills(request).await)?;
+                for skipped in listed.skipped {
+                    screen.note(&skipped.why)?;
+                }
+                screen.list(&SKILL, listed.skills.iter().map(view).collect())
+            }
+            Self::Show { of, name } => {
+                let request = client.request(GetSkillRequest { agent: of.agent, name });
+                let found = client.answer(client.skills().get_skill(request).await)?;
+                if !screen.is_json() {
+                    return screen.print(&found.text);
+                }
+                let mut shown = view(&found.skill.unwrap_or_default());
+                shown["text"] = found.text.into();
+                shown["files"] = found.files.into();
+                screen.one(&SKILL, &shown)
+            }
+            Self::Find { query, limit } => {
+                let request = client.request(FindSkillsRequest { query: query.join(" "), limit });
+                let found = client.answer(client.skills().find_skills(request).await)?;
+                for why in found.failed.into_values() {
+                    screen.note(&why)?;
+                }
+                let found = found.skills.iter().map(|one| {
+                    json!({
+                        "slug": one.slug, "registry": one.registry, "title": one.title,
+                        "summary": one.summary, "version": one.version, "score": one.score,
+                    })
+                });
+                screen.list(&FOUND, found.collect())
+            }
+            Self::Install { of, slug, registry, archive, version, force } => {
+                let url = archive.unwrap_or_default();
+                let request = InstallSkillRequest {
+                    agent: of.agent,
+                    slug,
+                    registry,
+                    version,
+                    force,
+                    url,
+                    ..InstallSkillRequest::default()
+                };
+                let request = client.request(request);
+                let done = client.answer(client.skills().install_skill(request).await)?;
+                if !done.warning.is_empty() {
+                    screen.note(&done.warning)?;
+                }
+                let told = format!("installed {} {}", done.name, done.version);
+                screen.done(
+                    &told,
+                    &json!({
+                        "name": done.name, "version": done.version, "registry": done.registry,
+                        "sha256": done.sha256, "warning": done.warning,
+                    }),
+                )
+            }
+            Self::Publish { of, from } => {
+                let request = PutSkillRequest { agent: of.agent, ..read(Path::new(&from))? };
+                let request = client.request(request);
+                let put = client.answer(client.skills().put_skill(request).await)?;
+                screen.done("published", &json!({ "published": put.name }))
+            }
+            Self::Rm { of, name } => {
+                let removed = name.clone();
+                let request = RemoveSkillRequest { agent: of.agent, name, ..Default::default() };
+                let request = client.request(request);
+                client.answer(client.skills().remove_skill(request).await)?;
+                screen.done("removed", &json!({ "removed": removed }))
+            }
+            Self::Audit { limit, before } => {
+                let request = client.request(ListSkillChangesRequest { before, limit });
+                let listed = client.answer(client.skills().list_skill_changes(request).await)?;
+                screen.list(&CHANGE, listed.changes.iter().map(change).collect())
+            }
+            Self::Policy { install, registries, unjudged } => {
+                let request = client.request(GetSkillPolicyRequest {});
+                let found = client.answer(client.skills().get_skill_policy(request).await)?.policy;
+                let mut policy = found.unwrap_or_default();
+                let changes = install.is_some() || registries.is_some() || unjudged.is_some();
+                if let Some(install) = install {
+                    policy.disabled = install == "no";
+                }
+                if let Some(unjudged) = unjudged {
+                    policy.allow_unjudged = unjudged == "yes";
+                }
+                match registries {
+                    None => {}
+                    Some(all) if all == ["all"] => {
+                        (policy.registries_given, policy.registries) = (false, Vec::new());
+                    }
+                    Some(none) if none == ["none"] => {
+                        (policy.registries_given, policy.registries) = (true, Vec::new());
+                    }
+                    Some(some) => (policy.registries_given, policy.registries) = (true, some),
+                }
+                let shown = shown_policy(&policy);
+                if changes {
+                    let request = client.request(PutSkillPolicyRequest { policy: Some(policy) });
+                    client.answer(client.skills().put_skill_policy(request).await)?;
+                }
+                screen.one(&POLICY, &shown)
+            }
+        }
+    }
+}
+
+/// A skill of this machine.
+fn read(from: &Path) -> Result<PutSkillRequest, Error> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        Error::Usage(format!("cannot read {}: {error}", path.display()))
+    };
+    if from.is_file() {
+        let archive = fs::read(from).map_err(|error| unreadable(from, error))?;
+        return Ok(PutSkillRequest { archive, ..PutSkillRequest::default() });
+    }
+    let mut files = Vec::new();
+    let mut folders = vec![(from.to_owned(), String::new(), 0)];
+    while let Some((folder, below, depth)) = folders.pop() {
+        let entries = fs::read_dir(&folder).map_err(|error| unreadable(&folder, error))?;
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(&folder, error))?;
+            let (at, name) = (entry.path(), entry.file_name());
+            let Some(name) = name.to_str() else {
+                return Err(Error::Usage(format!("{} has a name that is not UTF-8", at.display())));
+            };
+            let path = format!("{below}{name}");
+            // Of the entry itself: what a link leads to is no part of a skill.
+            let kind = entry.file_type().map_err(|error| unreadable(&at, error))?;
+            if kind.is_dir() && depth < MOST_DEPTH {
+                folders.push((at, format!("{path}/"), depth + 1));
+            } else if kind.is_file() {
+                let content = fs::read(&at).map_err(|error| unreadable(&at, error))?;
+                files.push(SkillFile { path, content });
+            } else {
+                let shown = at.display();
+                return Err(Error::Usage(format!("{shown} is a link, a device or too deep")));
+            }
+        }
+    }
+    Ok(PutSkillRequest { files, ..PutSkillRequest::default() })
+}
+
+fn view(skill: &Skill) -> Value {
+    json!({
+        "name": skill.name,
+        "scope": skill.scope,
+        "version": skill.version,
+        "description": skill.description,
+        "location": skill.location,
+        "tags": skill.tags,
+        "user_invocable": skill.user_invocable,
+        "model_invocable": skill.model_invocable,
+        "needs": skill.needs,
+    })
+}
+
+fn change(change: &SkillChange) -> Value {
+    json!({
+        "id": change.id,
+        "at": time(change.at.as_ref()),
+        "action": change.action,
+        "skill": change.skill,
+        "agent": change.agent,
+        "actor": change.actor,
+        "registry": change.registry,
+        "version": change.version,
+        "sha256": change.sha256,
+        "warning": change.warning,
+        "revision": change.revision,
+    })
+}
+
+fn shown_policy(policy: &SkillPolicy) -> Value {
+    json!({
+        "enabled": !policy.disabled,
+        "registries": policy.registries_given.then_some(&policy.registries),
+        "allow_unjudged": policy.allow_unjudged,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_read_with_what_is_below_it_and_a_link_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("more")).unwrap();
+        fs::write(folder.path().join("SKILL.md"), "a").unwrap();
+        fs::write(folder.path().join("more/x.md"), "b").unwrap();
+
+        let mut files = read(folder.path()).unwrap().files;
+        files.sort_by(|a, b| a.path.cmp(&b.path));
+        let paths: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(paths, ["SKILL.md", "more/x.md"]);
+
+        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("p")).unwrap();
+        assert!(read(folder.path()).unwrap_err().to_string().contains("is a link"));
+    }
+}

@@ -1,0 +1,58 @@
+//! Agents that come as packages, with a rule that somebody has to approve (spec SKL-014).
+
+use holdfast_types::{AgentId, TenantId};
+
+use super::{agents, check_room, routing::MOST_RULES};
+use crate::{Actor, Agent, Directory, Error, NewAgent, NewRule, store};
+
+impl Directory {
+    /// Makes an agent, and a rule that leads to it once it is approved: both or neither.
+    ///
+    /// # Errors
+    ///
+    /// If either could never work, the agent's name is another's, or the tenant has too many.
+    pub async fn import_agent(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        new: NewAgent,
+        rule: Option<NewRule>,
+    ) -> Result<Agent, Error> {
+        let rule = rule.map(NewRule::check).transpose()?;
+        let mut tx = self.change(tenant).await?;
+        self.check_agent(&mut tx, &new).await?;
+        check_room("agents", store::agents::count(&mut tx).await?, agents::MOST)?;
+        let made = store::agents::insert(&mut tx, AgentId::generate(), &new).await;
+        let agent = made.map_err(|error| agents::refuse(&new, error))?;
+        if let Some(rule) = rule {
+            let (count, position) = store::rules::end(&mut tx).await?;
+            check_room("rules", count, MOST_RULES)?;
+            let rule = NewRule { disabled: true, ..rule };
+            store::rules::insert(&mut tx, position, &rule, agent.id, None).await?;
+        }
+        store::audit::record(&mut tx, actor, "agent.import", agent.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(agent)
+    }
+
+    /// Turns on the rules that lead to an agent and are off; says how many there were.
+    ///
+    /// # Errors
+    ///
+    /// If the tenant has no such agent.
+    pub async fn approve_agent(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        name_or_id: &str,
+    ) -> Result<u64, Error> {
+        let agent = self.agent(tenant, name_or_id).await?;
+        let mut tx = self.change(tenant).await?;
+        let enabled = store::rules::enable(&mut tx, agent.id).await?;
+        store::audit::record(&mut tx, actor, "agent.approve", agent.id).await?;
+        tx.commit().await?;
+        self.routings.forget(&tenant);
+        Ok(enabled)
+    }
+}

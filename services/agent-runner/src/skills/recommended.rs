@@ -1,0 +1,147 @@
+//! Which skills seem to fit a message: told in the part of the prompt that is this turn's (spec
+//! CTX-008 to CTX-013).
+//!
+//! Only for agents whose owner wants it: it costs a look into the database once in a turn, and one
+//! short question to a model if one is named and several skills could fit. What cannot be found out
+//! is left out; no turn fails by it.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_agent::{
+    context::{Available, wants_recommendations},
+    recommend::{
+        Recommendation, SELECTION_OUTPUT_TOKENS, Scoring, Shortlist, Skill, Use, Weights, selected,
+        selection_chat, shortlist,
+    },
+};
+use holdfast_llm::{Delta, Request};
+use holdfast_types::{Chat, Entry};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    agents::{Brief, Found},
+    error::Error,
+    turn::Turn,
+};
+
+/// The most skills that are recommended.
+const MOST: usize = 5;
+
+/// How long a model may take to choose.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Turn<'_> {
+    /// Finds out once in a turn which skills seem to fit what was said last.
+    pub(crate) async fn recommend(&mut self, brief: &Brief) -> Result<(), Error> {
+        let Some(wanted) = brief.context.recommend_skills.clone() else { return Ok(()) };
+        if self.recommended.is_some() {
+            return Ok(());
+        }
+        let skills = self.recommendable(brief);
+        let names: Vec<&str> = skills.iter().map(|(name, _)| name.as_str()).collect();
+        let available = Available { skills: &names, ..Available::default() };
+        if !wants_recommendations(true, &brief.context, &available) {
+            return Ok(());
+        }
+        let Some(said) = self.said_last() else { return Ok(()) };
+        let place = self.hold.desk().place.clone();
+        let channel = place.map(|place| place.channel).unwrap_or_default();
+        let used = self.worker.workspaces.skill_uses(self.hold.claim.tenant, brief.agent).await;
+        let used = used.unwrap_or_else(|error| {
+            warn!(error = &error as &dyn std::error::Error, "the uses of skills are not known");
+            Vec::new()
+        });
+        let uses: Vec<Use<'_>> =
+            used.iter().map(|one| Use { skill: &one.skill, age: one.age }).collect();
+        let known: Vec<Skill<'_>> =
+            skills.iter().map(|(name, description)| Skill { name, description }).collect();
+        let weights = wanted.weights.map(|parts| parts.map(|part| f64::from(part) / 100.0));
+        let weights = weights.and_then(|[a, b, c, d]| Weights::new(a, b, c, d).ok());
+        let scoring = Scoring { weights: weights.unwrap_or_default(), ..Scoring::default() };
+        let fit = shortlist(&known, &said, &channel, &uses, &scoring);
+        let chosen = match (Shortlist::from(fit), &wanted.model) {
+            (Shortlist::Decided(chosen), _) => chosen,
+            (Shortlist::Open(fit), None) => fit.into_iter().map(Recommendation::from).collect(),
+            (Shortlist::Open(fit), Some(model)) => {
+                let chat = selection_chat(&fit, &said, &channel);
+                let answer = self.ask_which(brief, model, chat).await?;
+                let chosen = answer.and_then(|answer| selected(&fit, &answer).ok());
+                chosen.unwrap_or_else(|| fit.into_iter().map(Recommendation::from).collect())
+            }
+        };
+        metrics::counter!("holdfast_runner_skills_recommended_total")
+            .increment(chosen.len().min(MOST) as u64);
+        self.recommended = Some(chosen.into_iter().take(MOST).map(|one| one.skill).collect());
+        Ok(())
+    }
+
+    /// The skills that a model is told of, with what they are for.
+    fn recommendable(&self, brief: &Brief) -> Vec<(String, String)> {
+        let shelf = &brief.skills.shelf;
+        let excluded = brief.context.exclude_skills.as_deref().unwrap_or_default();
+        let shown = shelf.shown(&[]).filter(|skill| !excluded.iter().any(|e| e == skill.name()));
+        shown.map(|s| (s.name().to_owned(), s.manifest.description.clone())).collect()
+    }
+
+    fn said_last(&self) -> Option<String> {
+        self.journal.turn().iter().rev().find_map(|entry| match entry {
+            Entry::Heard { body, .. } if super::called::is_a_persons(body) => {
+                Some(body.text.clone()).filter(|text| !text.trim().is_empty())
+            }
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => None,
+        })
+    }
+
+    /// What a model answers that is asked which skills would help; `None` if it does not.
+    async fn ask_which(
+        &mut self,
+        brief: &Brief,
+        model: &str,
+        chat: Chat,
+    ) -> Result<Option<String>, Error> {
+        let (tenant, agents) = (self.hold.claim.tenant, &self.worker.agents);
+        let found = agents.find(tenant, brief.agent, Some(model.to_owned())).await?;
+        let Found::Ready(asking) = found else { return Ok(None) };
+        self.before_effect().await?;
+        let until =
+            (Instant::now() + PATIENCE.min(self.worker.config.model_timeout)).min(self.deadline);
+        let mut request = Request {
+            max_output: Some(SELECTION_OUTPUT_TOKENS),
+            card: Some(Arc::clone(&asking.card)),
+            ..Request::new(asking.model_id.clone(), chat, until)
+        };
+        if self.reserve(&asking, &mut request).await?.is_some() {
+            return Ok(None);
+        }
+        let (began, cancelled) = (Instant::now(), CancellationToken::new());
+        let mut pass_over = |_: Delta| {};
+        let replied = tokio::select! {
+            replied = asking.model.reply(&request, &mut pass_over, &cancelled) => Some(replied),
+            unwanted = self.until_unwanted() => {
+                unwanted?;
+                self.charge_read();
+                None
+            }
+        };
+        self.clock.model += began.elapsed();
+        let answer = match replied {
+            None => None,
+            Some(Ok(reply)) => {
+                self.journal.charge_reply(&reply.model, &reply.usage);
+                Some(reply.text)
+            }
+            Some(Err(error)) => {
+                info!(error = &error as &dyn std::error::Error, "no model chose among the skills");
+                None
+            }
+        };
+        self.give_back().await;
+        Ok(answer)
+    }
+}

@@ -1,0 +1,117 @@
+//! `Packages`: agents as files, and back (spec SKL-014).
+
+use holdfast_directory::{NewAgent, NewRule, Settings};
+use holdfast_grpc::Scope;
+use holdfast_proto::gateway::v1::{
+    ApproveAgentRequest, ApproveAgentResponse, ExportAgentRequest, ExportAgentResponse,
+    ImportAgentRequest, ImportAgentResponse, packages_server::Packages as Service,
+};
+use holdfast_skills::{AgentPackage, PackagedAgent, PackagedRoute, SkillName};
+use tonic::{Request, Response, Status};
+
+use super::{State, actor, some};
+use crate::{Error, auth::require};
+
+/// What a package is called in errors: it came as a text.
+const FILE: &str = "the package";
+
+/// Answers `holdfast.gateway.v1.Packages`.
+#[derive(Debug)]
+pub struct Packages(pub State);
+
+#[tonic::async_trait]
+impl Service for Packages {
+    async fn export_agent(
+        &self,
+        request: Request<ExportAgentRequest>,
+    ) -> Result<Response<ExportAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let (directory, tenant) = (&self.0.directory, caller.tenant);
+        let agent = directory.agent(tenant, &request.agent).await.map_err(Error::from)?;
+        let rules = directory.rules(tenant).await.map_err(Error::from)?;
+
+        let pattern = rules.into_iter().find_map(|rule| {
+            let is_its = rule.agent == agent.id && rule.by_model.is_none();
+            rule.pattern.filter(|_| is_its)
+        });
+        let package = AgentPackage {
+            name: package_name(agent.name.as_str()).map_err(Error::from)?,
+            version: some(request.version).unwrap_or_else(|| "1.0".to_owned()),
+            author: some(request.author),
+            agent: PackagedAgent { id: agent.name, prompt: agent.instructions.trim().to_owned() },
+            tools: agent.settings.tools,
+            routing: pattern.map(|pattern| PackagedRoute { pattern: pattern.as_str().to_owned() }),
+        };
+
+        let text = package.write().map_err(Error::from)?;
+        Ok(Response::new(ExportAgentResponse { file: package.file(), text }))
+    }
+
+    async fn import_agent(
+        &self,
+        request: Request<ImportAgentRequest>,
+    ) -> Result<Response<ImportAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let package = AgentPackage::read(FILE, request.text.as_bytes()).map_err(Error::from)?;
+        let from = package.author.map(|author| format!(" by {author}")).unwrap_or_default();
+        let name = package.agent.id;
+        let rule = package.routing.map(|routing| NewRule {
+            pattern: Some(routing.pattern),
+            agent: name.to_string(),
+            ..NewRule::default()
+        });
+        let rule_waits = rule.is_some();
+        let new = NewAgent {
+            name,
+            description: format!("From the package {} {}{from}.", package.name, package.version),
+            instructions: package.agent.prompt,
+            model: None,
+            is_default: false,
+            settings: Settings { tools: package.tools, ..Settings::default() },
+        };
+
+        let made = self.0.directory.import_agent(caller.tenant, actor(&caller), new, rule).await;
+
+        let made = made.map_err(Error::from)?;
+        Ok(Response::new(ImportAgentResponse {
+            agent_id: made.id.to_string(),
+            agent: made.name.to_string(),
+            rule_waits,
+        }))
+    }
+
+    async fn approve_agent(
+        &self,
+        request: Request<ApproveAgentRequest>,
+    ) -> Result<Response<ApproveAgentResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let (tenant, by) = (caller.tenant, actor(&caller));
+        let enabled = self.0.directory.approve_agent(tenant, by, &request.agent).await;
+
+        let rules = u32::try_from(enabled.map_err(Error::from)?).unwrap_or(u32::MAX);
+        Ok(Response::new(ApproveAgentResponse { rules }))
+    }
+}
+
+/// An agent's name as a package has it: with single hyphens where that has something else.
+fn package_name(name: &str) -> Result<SkillName, holdfast_skills::Error> {
+    let parts = name.split(|letter: char| !letter.is_ascii_alphanumeric());
+    let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
+    Ok(parts.join("-").parse()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_agents_name_makes_a_packages() {
+        for (name, made) in [("travel", "travel"), ("my_agent-2", "my-agent-2"), ("a--b_", "a-b")] {
+            assert_eq!(package_name(name).unwrap().as_str(), made);
+        }
+    }
+}

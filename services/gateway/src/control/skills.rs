@@ -1,0 +1,378 @@
+//! `Skills`: those of agents, those that a tenant shares, and where others come from.
+
+use std::sync::Arc;
+
+use holdfast_grpc::{Caller, Scope};
+use holdfast_proto::gateway::v1::{
+    self as pb, FindSkillsRequest, FindSkillsResponse, GetSkillPolicyRequest,
+    GetSkillPolicyResponse, GetSkillRequest, GetSkillResponse, InstallSkillRequest,
+    InstallSkillResponse, ListSkillChangesRequest, ListSkillChangesResponse, ListSkillsRequest,
+    ListSkillsResponse, PutSkillPolicyRequest, PutSkillPolicyResponse, PutSkillRequest,
+    PutSkillResponse, RemoveSkillRequest, RemoveSkillResponse, skills_server::Skills as Service,
+};
+use holdfast_skills::{
+    AtUrl, DEFAULT_FOUND, Download, Force, Hit, MOST_FOUND, Manifest, Order, Policy, Registry,
+    Skill, SkillName, Surroundings, Unjudged,
+};
+use holdfast_tools::Guard;
+use holdfast_types::{AgentId, TenantId};
+use holdfast_workspace::{By, SkillChanged, Workspaces};
+use tonic::{Request, Response, Status};
+use uuid::Uuid;
+
+use super::{AgentNames, State, given, limit, refuse, some, timestamp};
+use crate::{Error, auth::require};
+
+const USUAL: u32 = 50;
+const MOST: u32 = 200;
+
+/// Answers `holdfast.gateway.v1.Skills`.
+#[derive(Debug)]
+pub struct Skills(pub State);
+
+impl Skills {
+    /// The agent that is meant; `None` is the tenant itself.
+    async fn agent(&self, tenant: TenantId, named: &str) -> Result<Option<AgentId>, Error> {
+        if named.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(self.0.directory.agent(tenant, named).await?.id))
+    }
+
+    /// The tree that is meant.
+    async fn tree(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
+        let agent = self.agent(tenant, named).await?;
+        Ok(agent.unwrap_or_else(|| Workspaces::shared(tenant)))
+    }
+
+    /// The skill of that name, wherever it is.
+    async fn skill(
+        &self,
+        tenant: TenantId,
+        agent: Option<AgentId>,
+        name: &str,
+    ) -> Result<Skill, Error> {
+        let name: SkillName = name.parse().map_err(holdfast_skills::Error::from)?;
+        let here = Surroundings::default();
+        let shelf = self.0.library.shelf_of(tenant, agent, &here).await?;
+        let found = shelf.find(name.as_str()).cloned();
+        Ok(found.ok_or(holdfast_skills::Error::NoSkill { name })?)
+    }
+}
+
+#[tonic::async_trait]
+impl Service for Skills {
+    async fn list_skills(
+        &self,
+        request: Request<ListSkillsRequest>,
+    ) -> Result<Response<ListSkillsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+
+        // What is there where commands run is known there.
+        let here = Surroundings::default();
+        let shelf = self.0.library.shelf_of(caller.tenant, agent, &here).await;
+
+        let shelf = shelf.map_err(Error::from)?;
+        let skipped = shelf.skipped().iter().map(|skipped| pb::SkippedSkill {
+            scope: skipped.scope.to_string(),
+            file: skipped.file.clone(),
+            why: skipped.to_string(),
+        });
+        let skipped = skipped.collect();
+        let skills = shelf.skills().map(skill_of).collect();
+        Ok(Response::new(ListSkillsResponse { skills, skipped }))
+    }
+
+    async fn get_skill(
+        &self,
+        request: Request<GetSkillRequest>,
+    ) -> Result<Response<GetSkillResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let agent = self.agent(caller.tenant, &request.agent).await?;
+
+        let skill = self.skill(caller.tenant, agent, &request.name).await?;
+        let tree = agent.unwrap_or_else(|| Workspaces::shared(caller.tenant));
+        let (text, files) =
+            self.0.library.texts(caller.tenant, tree, &skill).await.map_err(Error::from)?;
+
+        Ok(Response::new(GetSkillResponse {
+            skill: Some(skill_of(&skill)),
+            text,
+            files: files.into_iter().map(|file| file.path.to_string()).collect(),
+        }))
+    }
+
+    async fn put_skill(
+        &self,
+        request: Request<PutSkillRequest>,
+    ) -> Result<Response<PutSkillResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let PutSkillRequest { agent, archive, files, request_id } = request;
+        let tree = self.tree(caller.tenant, &agent).await?;
+        let download = match (archive.is_empty(), files.is_empty()) {
+            (false, true) => Download::Zip(archive),
+            (true, false) => {
+                Download::Files(files.into_iter().map(|file| (file.path, file.content)).collect())
+            }
+            (true, true) => return Err(Error::Missing("files").into()),
+            (false, false) => {
+                let why = "a skill comes as an `archive` or as `files`, and not as both".to_owned();
+                return Err(refuse(why).into());
+            }
+        };
+        let by = by(&caller, "a skill was put", request_id);
+
+        let put = self.0.library.put(caller.tenant, tree, &by, download).await;
+
+        let Manifest { name, .. } = put.map_err(Error::from)?;
+        Ok(Response::new(PutSkillResponse { name: name.to_string() }))
+    }
+
+    async fn remove_skill(
+        &self,
+        request: Request<RemoveSkillRequest>,
+    ) -> Result<Response<RemoveSkillResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let tree = self.tree(caller.tenant, &request.agent).await?;
+        let by = by(&caller, "a skill was removed", request.request_id);
+
+        let removed = self.0.library.remove(caller.tenant, tree, &by, &request.name).await;
+
+        removed.map_err(Error::from)?;
+        Ok(Response::new(RemoveSkillResponse {}))
+    }
+
+    async fn find_skills(
+        &self,
+        request: Request<FindSkillsRequest>,
+    ) -> Result<Response<FindSkillsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let usual = u32::try_from(DEFAULT_FOUND).unwrap_or(USUAL);
+        let most = u32::try_from(MOST_FOUND).unwrap_or(MOST);
+        let most = usize::try_from(limit(request.limit, usual, most)?).unwrap_or(DEFAULT_FOUND);
+        let (library, tenant) = (&self.0.library, caller.tenant);
+        let policy = library.policy(tenant).await.map_err(Error::from)?;
+
+        let found = library.finder().find(tenant, &policy, &request.query, most).await;
+
+        let found = found.map_err(Error::from)?;
+        Ok(Response::new(FindSkillsResponse {
+            skills: found.hits.into_iter().map(hit_of).collect(),
+            failed: found.failed.into_iter().collect(),
+        }))
+    }
+
+    async fn install_skill(
+        &self,
+        request: Request<InstallSkillRequest>,
+    ) -> Result<Response<InstallSkillResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let tree = self.tree(caller.tenant, &request.agent).await?;
+        let library = &self.0.library;
+        let at_url: Arc<dyn Registry>;
+        let registry = match request.url.as_str() {
+            "" => library.finder().registries().get(&request.registry).map_err(Error::from)?,
+            url => {
+                let slug = request.slug.parse().map_err(holdfast_skills::Error::from);
+                let slug: SkillName = slug.map_err(Error::from)?;
+                let guard = Guard::of_system([]).map_err(holdfast_skills::Error::Broken);
+                let guard = guard.map_err(Error::from)?;
+                at_url = Arc::new(AtUrl::new(slug, url, guard).map_err(Error::from)?);
+                &at_url
+            }
+        };
+        let by = by(&caller, "a skill was installed", request.request_id);
+        let key = by.key.clone().unwrap_or_default();
+        let made = library.trees().skill_changed(caller.tenant, tree, &key).await;
+        if let Some(made) = made.map_err(Error::from)? {
+            return Ok(Response::new(installed_of(made)));
+        }
+        let order = Order {
+            registry,
+            slug: &request.slug,
+            version: Some(request.version.as_str()).filter(|version| !version.is_empty()),
+            force: if request.force { Force::Yes } else { Force::No },
+        };
+
+        let installed = library.install(caller.tenant, tree, &by, &order).await;
+
+        let installed = installed.map_err(Error::from)?;
+        Ok(Response::new(InstallSkillResponse {
+            name: installed.origin.slug.to_string(),
+            version: installed.origin.installed_version,
+            registry: installed.origin.registry,
+            sha256: installed.sha256,
+            warning: installed.warning.unwrap_or_default(),
+        }))
+    }
+
+    async fn list_skill_changes(
+        &self,
+        request: Request<ListSkillChangesRequest>,
+    ) -> Result<Response<ListSkillChangesResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let most = u32::try_from(limit(request.limit, USUAL, MOST)?).unwrap_or(USUAL);
+        let before = match request.before.as_str() {
+            "" => None,
+            id => Some(Uuid::parse_str(id).map_err(|_| {
+                refuse("`before` is no id of a change: take one of the list's".to_owned())
+            })?),
+        };
+
+        let changes = self.0.workspaces.skill_changes(caller.tenant, before, most).await;
+
+        let names = self.0.agent_names(caller.tenant).await?;
+        let changes = changes.map_err(Error::from)?.into_iter();
+        let changes = changes.map(|change| change_of(change, caller.tenant, &names)).collect();
+        Ok(Response::new(ListSkillChangesResponse { changes }))
+    }
+
+    async fn get_skill_policy(
+        &self,
+        request: Request<GetSkillPolicyRequest>,
+    ) -> Result<Response<GetSkillPolicyResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+
+        let policy = self.0.library.policy(caller.tenant).await.map_err(Error::from)?;
+
+        let policy = Some(pb::SkillPolicy {
+            disabled: !policy.enabled,
+            registries_given: policy.registries.is_some(),
+            registries: policy.registries.unwrap_or_default(),
+            allow_unjudged: policy.unjudged == Unjudged::AllowedByAdmin,
+        });
+        Ok(Response::new(GetSkillPolicyResponse { policy }))
+    }
+
+    async fn put_skill_policy(
+        &self,
+        request: Request<PutSkillPolicyRequest>,
+    ) -> Result<Response<PutSkillPolicyResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let given = given("policy", request.policy)?;
+        let is_listed = given.registries_given || !given.registries.is_empty();
+        let policy = Policy {
+            enabled: !given.disabled,
+            registries: is_listed.then_some(given.registries),
+            unjudged: match given.allow_unjudged {
+                true => Unjudged::AllowedByAdmin,
+                false => Unjudged::Refused,
+            },
+        };
+
+        let put = self.0.library.set_policy(caller.tenant, &author(&caller), &policy).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutSkillPolicyResponse {}))
+    }
+}
+
+fn author(caller: &Caller) -> String {
+    match caller.key {
+        Some(key) => key.to_string(),
+        None => caller.name.clone(),
+    }
+}
+
+/// Who changes a skill. A request that is not named is never the same as another.
+fn by(caller: &Caller, reason: &str, request_id: String) -> By {
+    let key = some(request_id).unwrap_or_else(|| Uuid::now_v7().to_string());
+    By { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }
+}
+
+fn skill_of(skill: &Skill) -> pb::Skill {
+    let manifest = &skill.manifest;
+    let needs = &manifest.requires;
+    let mut told = Vec::new();
+    for (kind, names) in
+        [("os", &needs.os), ("bin", &needs.bins), ("env", &needs.env), ("config", &needs.config)]
+    {
+        told.extend(names.iter().map(|name| format!("{kind}:{name}")));
+    }
+    if !needs.any_bins.is_empty() {
+        told.push(format!("bin:{}", needs.any_bins.join("|")));
+    }
+    pb::Skill {
+        name: manifest.name.to_string(),
+        description: manifest.description.clone(),
+        scope: skill.scope.to_string(),
+        location: skill.location.clone(),
+        version: manifest.version.clone().unwrap_or_default(),
+        tags: manifest.tags.clone(),
+        user_invocable: manifest.user_invocable,
+        model_invocable: manifest.model_invocable,
+        needs: told,
+    }
+}
+
+fn hit_of(hit: Hit) -> pb::FoundSkill {
+    pb::FoundSkill {
+        slug: hit.slug.to_string(),
+        registry: hit.registry,
+        title: hit.title,
+        summary: hit.summary,
+        version: hit.version.unwrap_or_default(),
+        score: hit.score,
+    }
+}
+
+fn installed_of(made: SkillChanged) -> InstallSkillResponse {
+    let change = made.change;
+    InstallSkillResponse {
+        name: change.skill,
+        version: change.version,
+        registry: change.registry,
+        sha256: change.sha256,
+        warning: change.warning,
+    }
+}
+
+fn change_of(made: SkillChanged, tenant: TenantId, names: &AgentNames) -> pb::SkillChange {
+    let is_shared = made.tree == Workspaces::shared(tenant);
+    pb::SkillChange {
+        id: made.id.to_string(),
+        action: made.change.action.as_str().to_owned(),
+        skill: made.change.skill,
+        agent: if is_shared { String::new() } else { names.of(made.tree) },
+        actor: made.actor,
+        registry: made.change.registry,
+        version: made.change.version,
+        sha256: made.change.sha256,
+        warning: made.change.warning,
+        revision: made.revision,
+        at: Some(timestamp(made.at)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_skill_needs_is_told_in_words() {
+        let text = "---\nname: a\ndescription: b\nmetadata: { openclaw: { os: [linux], requires: \
+                    { bins: [curl], anyBins: [jq, gojq], env: [KEY] } } }\n---\n";
+        let manifest = Manifest::read("f", text.as_bytes()).unwrap();
+        let skill = Skill {
+            location: "skills/a/SKILL.md".to_owned(),
+            scope: holdfast_skills::Scope::Tenant,
+            lacks: Vec::new(),
+            manifest,
+        };
+
+        let told = skill_of(&skill);
+
+        assert_eq!(told.needs, ["os:linux", "bin:curl", "env:KEY", "bin:jq|gojq"]);
+        assert_eq!((told.scope.as_str(), told.user_invocable), ("tenant", true));
+    }
+}
