@@ -6,7 +6,8 @@ use holdfast_proto::gateway::v1::{
     agents_client::AgentsClient, approvals_client::ApprovalsClient, budgets_client::BudgetsClient,
     chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
-    files_client::FilesClient, keys_client::KeysClient, mcp_servers_client::McpServersClient,
+    files_client::FilesClient, keys_client::KeysClient, knowledge_client::KnowledgeClient,
+    mcp_servers_client::McpServersClient, memories_client::MemoriesClient,
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
@@ -143,6 +144,17 @@ impl Client {
 
     pub fn connections(&self) -> ConnectionsClient<Channel> {
         ConnectionsClient::new(self.channel.clone())
+    }
+
+    pub fn memories(&self) -> MemoriesClient<Channel> {
+        MemoriesClient::new(self.channel.clone())
+    }
+
+    pub fn knowledge(&self) -> KnowledgeClient<Channel> {
+        const LARGEST: usize = 8 * 1024 * 1024;
+        KnowledgeClient::new(self.channel.clone())
+            .max_encoding_message_size(LARGEST)
+            .max_decoding_message_size(LARGEST)
     }
 
     pub fn nodes(&self) -> NodesClient<Channel> {

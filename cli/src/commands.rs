@@ -14,8 +14,10 @@ mod dead;
 mod deliveries;
 mod files;
 mod given;
+mod kb;
 mod keys;
 mod mcp;
+mod memory;
 mod models;
 mod nodes;
 mod policy;
@@ -51,6 +53,12 @@ pub enum Caller {
     /// Look at and change what agents know and are: their files
     #[command(subcommand)]
     Files(files::Files),
+    /// Look at what agents remember of people, and change or erase it
+    #[command(subcommand)]
+    Memory(memory::Memory),
+    /// Look at and change what agents know: the knowledge base
+    #[command(subcommand)]
+    Kb(kb::Kb),
     /// Write down who does what after whom
     #[command(subcommand)]
     Chains(chains::Chains),
@@ -118,6 +126,8 @@ impl Caller {
             Self::Approvals(command) => command.run(client, screen).await,
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
+            Self::Memory(command) => command.run(client, screen).await,
+            Self::Kb(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Credentials(command) => command.run(client, screen).await,

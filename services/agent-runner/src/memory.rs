@@ -263,7 +263,10 @@ async fn within<T>(
     };
     Err(match refused.kind() {
         Kind::Unavailable | Kind::Unauthenticated | Kind::Internal => {
-            warn!(error = &refused as &dyn std::error::Error, "the memory service has not answered");
+            warn!(
+                error = &refused as &dyn std::error::Error,
+                "the memory service has not answered"
+            );
             MemoryError::Away
         }
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
@@ -309,7 +312,8 @@ fn found(hit: pb::Hit) -> Found {
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw
         ),
-        at: at.and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
+        at: at
+            .and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
         id: hit.id,
         text: hit.text,
         path: hit.path,

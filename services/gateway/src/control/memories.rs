@@ -51,7 +51,12 @@ impl Service for Memories {
             (true, true) => everything(),
             _ => {
                 let agent = self.0.agent_named(tenant, &request.agent).await?;
-                kept::Who { agent: agent.to_string(), user: request.user, everything: everybody, ..Default::default() }
+                kept::Who {
+                    agent: agent.to_string(),
+                    user: request.user,
+                    everything: everybody,
+                    ..Default::default()
+                }
             }
         };
         let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
@@ -266,12 +271,7 @@ fn source(caller: &Caller, source: &str) -> kept::Provenance {
         Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
         None => (kept::SourceKind::User, by(caller)),
     };
-    kept::Provenance {
-        kind: kind.into(),
-        name,
-        locator: source.to_owned(),
-        retrieved_at: None,
-    }
+    kept::Provenance { kind: kind.into(), name, locator: source.to_owned(), retrieved_at: None }
 }
 
 fn kind_of(word: &str) -> Result<kept::Kind, Error> {

@@ -41,7 +41,8 @@ impl World {
         let nats = holdfast_bus::Config { url: "nats://127.0.0.1:1".into(), ..Default::default() };
         let bus = Bus::connect(&nats, "test").await.unwrap();
         let workspaces = Workspaces::new(pools.clone());
-        let state = State { directory, sessions: Sessions::new(pools), bus, workspaces, memory: None };
+        let state =
+            State { directory, sessions: Sessions::new(pools), bus, workspaces, memory: None };
         Self { state, _database: database }
     }
 
