@@ -65,15 +65,17 @@ impl OpenAi {
         if config.model.is_empty() || config.dimension == 0 {
             return Err(Error::Setup("`model` and `dimension` must be set"));
         }
-        holdfast_kit::tls::install_crypto();
+        let setup = Error::Setup("no https client: are ca certificates installed?");
+        let Ok(tls) = holdfast_kit::tls::https() else { return Err(setup) };
         let seconds = if config.timeout_seconds == 0 { 30 } else { config.timeout_seconds };
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(tls)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(CONNECT)
             .timeout(Duration::from_secs(seconds))
             .redirect(reqwest::redirect::Policy::none())
             .build()
-            .map_err(|_| Error::Setup("no https client: are ca certificates installed?"))?;
+            .map_err(|_| setup)?;
         Ok(Self { config, url, client })
     }
 

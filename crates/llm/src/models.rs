@@ -179,15 +179,16 @@ impl fmt::Debug for Models {
 
 /// The one client of all providers: it keeps connections for the next request.
 fn client() -> Result<reqwest::Client, Error> {
-    holdfast_kit::tls::install_crypto();
+    let setup = "no https client can be built: are ca certificates installed?";
     reqwest::Client::builder()
+        .tls_backend_preconfigured(holdfast_kit::tls::https().map_err(|_| Error::Setup(setup))?)
         .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(30))
         .connect_timeout(CONNECT)
         .redirect(reqwest::redirect::Policy::none())
         .build()
-        .map_err(|_| Error::Setup("no https client can be built: are ca certificates installed?"))
+        .map_err(|_| Error::Setup(setup))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What an agent is told to be, and how its model is reached.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -48,6 +48,9 @@ const MOST_MODELS: usize = 2_000;
 
 /// For how long an agent is believed to be what it was: a change counts after so long.
 const KEPT: Duration = Duration::from_secs(1);
+
+/// From when on one who is spoken to is looked up again beside the turn, so that none waits for it.
+const AGING: Duration = Duration::from_millis(600);
 
 /// The most agents that are kept.
 const MOST_KEPT: usize = 10_000;
@@ -115,12 +118,14 @@ pub(crate) struct Agents {
     approval_timeout: Duration,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
+    /// Those that are looked up again.
+    renewing: Mutex<HashSet<Which>>,
     /// How many versions there were.
     versions: AtomicU64,
 }
 
 /// Whose agent, which, and the model that it takes instead of its own.
-type Which = (TenantId, AgentId, Option<String>);
+pub(crate) type Which = (TenantId, AgentId, Option<String>);
 
 /// An agent as it was at a moment.
 type Kept = (Instant, Arc<Brief>);
@@ -140,8 +145,8 @@ impl Agents {
         built_in: Models,
         locks: Locks,
     ) -> anyhow::Result<Self> {
-        holdfast_kit::tls::install_crypto();
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(30))
@@ -163,6 +168,7 @@ impl Agents {
             approval_timeout: Duration::from_secs(120),
             ready: Mutex::default(),
             kept: Mutex::default(),
+            renewing: Mutex::default(),
             versions: AtomicU64::new(0),
         })
     }
@@ -203,6 +209,30 @@ impl Agents {
             }
         }
         Ok(found)
+    }
+
+    /// Whether this agent is to be looked up again before it is believed no more: says so to one
+    /// caller only, who then calls [`renew`](Self::renew).
+    pub(crate) fn is_aging(&self, which: &Which) -> bool {
+        let at = lock(&self.kept).get(which).map(|(at, _)| *at);
+        at.is_some_and(|at| (AGING..KEPT).contains(&at.elapsed()))
+            && lock(&self.renewing).insert(which.clone())
+    }
+
+    /// Looks an agent up again, for the turns that follow.
+    pub(crate) async fn renew(&self, which: Which) {
+        let now = Instant::now();
+        let before = lock(&self.kept).get(&which).cloned();
+        if let Some((at, before)) = before {
+            // What cannot be found out now is found out, and told, by the turn that needs it.
+            let found = self.look_up(&which, Some(&before)).await;
+            if let (Ok(Found::Ready(brief)), Some(kept)) =
+                (found, lock(&self.kept).get_mut(&which).filter(|kept| kept.0 == at))
+            {
+                *kept = (now, brief);
+            }
+        }
+        lock(&self.renewing).remove(&which);
     }
 
     /// Has an agent looked up anew: what it is has changed.

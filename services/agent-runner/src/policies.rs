@@ -6,7 +6,7 @@
 //! version wrote it) allows nothing, rather than everything.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -29,6 +29,9 @@ use crate::{
 /// For how long a policy is believed to be what it was.
 const KEPT: Duration = Duration::from_secs(1);
 
+/// From when on one that is used is read again beside the turn, so that none waits for it.
+const AGING: Duration = Duration::from_millis(600);
+
 /// The most agents whose policies are kept.
 const MOST_KEPT: usize = 10_000;
 
@@ -43,6 +46,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct Policies {
     directory: Directory,
     kept: Mutex<HashMap<Which, Kept>>,
+    /// Those that are read again.
+    renewing: Mutex<HashSet<Which>>,
 }
 
 /// Whose, and for which tools: an agent has others as MCP servers come and go. The address is that
@@ -62,7 +67,7 @@ struct Kept {
 
 impl Policies {
     pub(crate) fn new(directory: Directory) -> Self {
-        Self { directory, kept: Mutex::default() }
+        Self { directory, kept: Mutex::default(), renewing: Mutex::default() }
     }
 
     /// An agent's policy, as it is now or was a second ago.
@@ -79,7 +84,18 @@ impl Policies {
         if let Some(kept) = kept.as_ref().filter(|kept| at.duration_since(kept.at) < KEPT) {
             return Ok(Arc::clone(&kept.compiled));
         }
-        let stored = self.directory.policies(tenant, agent).await.map_err(Error::directory)?;
+        self.read(tools, which, kept, at).await
+    }
+
+    /// Reads a policy, which replaces what was kept.
+    async fn read(
+        &self,
+        tools: &Toolbox,
+        which: Which,
+        kept: Option<Kept>,
+        at: Instant,
+    ) -> Result<Arc<Compiled>, Error> {
+        let stored = self.directory.policies(which.0, which.1).await.map_err(Error::directory)?;
         let versions = (stored.tenant.version, stored.agent.version);
         let compiled = match kept.filter(|kept| kept.versions == versions) {
             Some(kept) => kept.compiled,
@@ -93,6 +109,20 @@ impl Policies {
         let kept = Kept { at, versions, catalog, compiled: Arc::clone(&compiled) };
         all.insert(which, kept);
         Ok(compiled)
+    }
+
+    /// Reads again what is believed no longer soon, for the turns that follow.
+    pub(crate) async fn renew(&self, tools: &Toolbox, tenant: TenantId, agent: AgentId) {
+        let at = Instant::now();
+        let which = (tenant, agent, Arc::as_ptr(tools.catalog()).addr());
+        let kept = lock(&self.kept).get(&which).cloned();
+        let age = kept.as_ref().map(|kept| at.duration_since(kept.at));
+        let is_aging = age.is_some_and(|age| (AGING..KEPT).contains(&age));
+        if is_aging && lock(&self.renewing).insert(which) {
+            // What cannot be read now is read, and told, by the turn that needs it.
+            let _ = self.read(tools, which, kept, at).await;
+            lock(&self.renewing).remove(&which);
+        }
     }
 }
 

@@ -76,8 +76,8 @@ pub(crate) struct Providers {
 impl Providers {
     /// With the providers that the directory knows.
     pub(crate) fn new(directory: Directory, held: Arc<Held>, media: Media) -> anyhow::Result<Self> {
-        holdfast_kit::tls::install_crypto();
         let client = reqwest::Client::builder()
+            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(5))
             .redirect(reqwest::redirect::Policy::none())

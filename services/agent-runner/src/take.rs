@@ -21,7 +21,13 @@ use tokio::time::Instant;
 use tracing::{Instrument as _, Span, error, field::Empty, info, info_span, warn};
 
 use crate::{
-    agents::Found, error::Error, fail, held::Hold, journal::Journal, reply::Failure, turn::Turn,
+    agents::{Found, Which},
+    error::Error,
+    fail,
+    held::Hold,
+    journal::Journal,
+    reply::Failure,
+    turn::Turn,
     worker::Worker,
 };
 
@@ -111,7 +117,7 @@ async fn release(worker: &Worker, claim: &Claim) -> Ended {
     }
 }
 
-async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Completed, Error> {
+async fn walk(worker: &Arc<Worker>, hold: &Arc<Hold>, span: &Span) -> Result<Completed, Error> {
     let began = Instant::now();
     let mut tried = 0;
     let mut loaded = loop {
@@ -146,6 +152,7 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
         _ => None,
     };
     let instead = loaded.settings.model.clone();
+    renew(worker, (hold.claim.tenant, loaded.agent, instead.clone()));
     let found = worker.agents.find(hold.claim.tenant, loaded.agent, instead);
     // The policy is needed at the first step: asked for at the same time it costs no time.
     let policy = worker.policies.find(&worker.tools, hold.claim.tenant, loaded.agent);
@@ -174,6 +181,17 @@ async fn walk(worker: &Worker, hold: &Arc<Hold>, span: &Span) -> Result<Complete
         }
     };
     ended.instrument(span.clone()).await
+}
+
+/// Has what the turn needs to know looked up again beside it, where that is believed no longer soon.
+fn renew(worker: &Arc<Worker>, which: Which) {
+    if worker.agents.is_aging(&which) {
+        let worker = Arc::clone(worker);
+        tokio::spawn(async move {
+            let policy = worker.policies.renew(&worker.tools, which.0, which.1);
+            tokio::join!(policy, worker.agents.renew(which.clone()));
+        });
+    }
 }
 
 /// Puts a session to rest that has nothing to do. Much silence is taken into the journal first,

@@ -63,14 +63,18 @@ impl Clients {
     /// # Errors
     ///
     /// If this machine has no root certificates.
-    pub fn new(allow_private: bool) -> reqwest::Result<Self> {
-        holdfast_kit::tls::install_crypto();
-        let trusted = builder().build()?;
+    pub fn new(allow_private: bool) -> anyhow::Result<Self> {
+        let tls = holdfast_kit::tls::https()?;
+        let trusted = builder().tls_backend_preconfigured(tls.clone()).build()?;
         let guarded = if allow_private {
             trusted.clone()
         } else {
             // A proxy would resolve names where we cannot look.
-            builder().no_proxy().dns_resolver(Arc::new(Public)).build()?
+            builder()
+                .tls_backend_preconfigured(tls)
+                .no_proxy()
+                .dns_resolver(Arc::new(Public))
+                .build()?
         };
         Ok(Self { trusted, guarded, allow_private })
     }

@@ -91,7 +91,7 @@ impl Guard {
     ///
     /// If this machine has no root certificates.
     pub fn of_system(allow: impl IntoIterator<Item = String>) -> anyhow::Result<Self> {
-        Ok(Self::new(allow, Arc::new(System))?)
+        Self::new(allow, Arc::new(System))
     }
 
     /// A guard that lets these through wherever they lead: `host:port`, or `host` for any port.
@@ -102,10 +102,11 @@ impl Guard {
     pub(crate) fn new(
         allow: impl IntoIterator<Item = String>,
         lookup: Arc<dyn Lookup>,
-    ) -> reqwest::Result<Self> {
-        holdfast_kit::tls::install_crypto();
+    ) -> anyhow::Result<Self> {
+        let tls = holdfast_kit::tls::https()?;
         let client = |is_guarded| {
             Client::builder()
+                .tls_backend_preconfigured(tls.clone())
                 .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
                 .redirect(Policy::none())
                 .no_proxy()

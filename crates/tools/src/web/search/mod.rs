@@ -82,9 +82,9 @@ impl WebSearch {
     /// If this machine has no root certificates, or a provider's address is none.
     pub fn new(settings: &Search) -> anyhow::Result<Option<Self>> {
         let Some(source) = Source::first(settings)? else { return Ok(None) };
-        holdfast_kit::tls::install_crypto();
         // A key is not carried to wherever a server sends us.
         let client = Client::builder()
+            .tls_backend_preconfigured(holdfast_kit::tls::https()?)
             .user_agent(concat!("holdfast/", env!("CARGO_PKG_VERSION")))
             .redirect(Policy::none())
             .connect_timeout(Duration::from_secs(5))
