@@ -80,6 +80,8 @@ pub enum Command {
     AgentRunner(service::ServiceArgs),
     /// Run the channel-bridge: it speaks to Telegram and others
     ChannelBridge(service::ServiceArgs),
+    /// Run the memory: it keeps what agents know, and finds it
+    MemoryService(service::ServiceArgs),
     /// Bring the database's schema up to date
     Migrate(bootstrap::MigrateArgs),
     /// Give a new installation its secrets, a first tenant, and a key with every scope
@@ -91,9 +93,10 @@ impl Command {
     pub fn workers(&self) -> Option<usize> {
         match self {
             Self::Up(args) => Some(args.workers.into()),
-            Self::Gateway(args) | Self::AgentRunner(args) | Self::ChannelBridge(args) => {
-                Some(args.workers.into())
-            }
+            Self::Gateway(args)
+            | Self::AgentRunner(args)
+            | Self::ChannelBridge(args)
+            | Self::MemoryService(args) => Some(args.workers.into()),
             Self::Down
             | Self::Chat(_)
             | Self::Caller(_)
@@ -171,6 +174,7 @@ mod tests {
             "gateway --print-config",
             "agent-runner",
             "channel-bridge",
+            "memory-service",
             "migrate",
             "chat",
             "chat hello --agent main --session s",

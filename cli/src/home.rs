@@ -47,6 +47,8 @@ pub struct State {
     pub runners: Vec<Http>,
     /// The channel-bridge.
     pub bridge: Http,
+    /// The memory.
+    pub memory: Http,
     /// The development tenant's API key.
     pub key: String,
     /// The development tenant's default model, if `up` was told one.
@@ -110,6 +112,11 @@ impl Home {
     /// Where commands' files are.
     pub fn scratch(&self) -> PathBuf {
         self.path.join("scratch")
+    }
+
+    /// Where `make embedder` puts the local embedding model.
+    pub fn embedder(&self) -> PathBuf {
+        self.path.join("embedder")
     }
 
     pub fn env_file(&self) -> PathBuf {

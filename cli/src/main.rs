@@ -67,6 +67,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
         Command::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
         Command::AgentRunner(args) => service::run::<service::AgentRunner>(&args, screen).await,
         Command::ChannelBridge(args) => service::run::<service::ChannelBridge>(&args, screen).await,
+        Command::MemoryService(args) => service::run::<service::Memory>(&args, screen).await,
         Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
         Command::Bootstrap(args) => {
             bootstrap::run(args, &Home::new(global.dir_or_here())?, screen).await

@@ -1,7 +1,7 @@
 //! Which loopback ports the services of one `up` get.
 //!
-//! From a base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`,
-//! runner `n` `b + 11 + n`, further gateways from `b + 100`. A taken port makes way for the next
+//! From a base `b` (18789): gateway `b` for HTTP and `b + 1` for gRPC, channel-bridge `b + 3`, memory
+//! `b + 5`, runner `n` `b + 11 + n`, further gateways from `b + 100`. A taken port makes way for the next
 //! free one. With base 0 the system chooses, which is what parallel tests want.
 
 use std::{
@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 /// Where Linux begins to hand out ports to outgoing connections.
 const END: u16 = 32_768;
 const BRIDGE: u16 = 3;
+const MEMORY: u16 = 5;
 const RUNNERS: u16 = 12;
 const MORE_GATEWAYS: u16 = 100;
 
@@ -27,6 +28,8 @@ pub struct Ports {
     pub runners: Vec<SocketAddr>,
     /// The channel-bridge's.
     pub bridge: SocketAddr,
+    /// The memory's.
+    pub memory: SocketAddr,
 }
 
 impl Ports {
@@ -39,13 +42,14 @@ impl Ports {
         let mut choice = Choice { base, taken: BTreeSet::new(), held: Vec::new() };
         let mut pairs = vec![(choice.port(0)?, choice.port(1)?)];
         let bridge = choice.port(BRIDGE)?;
+        let memory = choice.port(MEMORY)?;
         let runners =
             (0..runners).map(|n| choice.port(RUNNERS + n)).collect::<anyhow::Result<_>>()?;
         for n in 1..gateways {
             let at = MORE_GATEWAYS + 2 * n;
             pairs.push((choice.port(at)?, choice.port(at + 1)?));
         }
-        Ok(Self { gateways: pairs, runners, bridge })
+        Ok(Self { gateways: pairs, runners, bridge, memory })
     }
 }
 
@@ -93,9 +97,9 @@ mod tests {
 
         let mut all: Vec<u16> = ports.runners.iter().map(SocketAddr::port).collect();
         all.extend(ports.gateways.iter().flat_map(|(http, grpc)| [http.port(), grpc.port()]));
-        all.push(ports.bridge.port());
+        all.extend([ports.bridge.port(), ports.memory.port()]);
         let distinct: BTreeSet<u16> = all.iter().copied().collect();
-        assert_eq!(distinct.len(), 2 * 2 + 3 + 1, "{all:?}");
+        assert_eq!(distinct.len(), 2 * 2 + 3 + 2, "{all:?}");
         assert!(!distinct.contains(&taken.local_addr().unwrap().port()));
     }
 

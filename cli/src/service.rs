@@ -50,6 +50,8 @@ pub struct Gateway;
 pub struct AgentRunner;
 /// Speaks to platforms.
 pub struct ChannelBridge;
+/// Keeps what agents know.
+pub struct Memory;
 
 impl Service for Gateway {
     type Config = gateway::Config;
@@ -90,6 +92,21 @@ impl Service for ChannelBridge {
 
     async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
         Box::pin(channel_bridge::App::connect(config)).await?.run(stop).await
+    }
+}
+
+impl Service for Memory {
+    type Config = memory::Config;
+    // `holdfast memory` is what callers do with theirs.
+    const NAME: &'static str = "memory-service";
+    const TABLE: &'static str = "memory";
+
+    fn telemetry(config: &Self::Config) -> &telemetry::Config {
+        &config.telemetry
+    }
+
+    async fn serve(config: Self::Config, stop: CancellationToken) -> anyhow::Result<()> {
+        Box::pin(memory::App::connect(config)).await?.run(stop).await
     }
 }
 

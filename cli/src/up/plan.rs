@@ -42,6 +42,10 @@ impl Plan {
         if !bootstrap::is_set(&scratch) {
             vars.insert(scratch, home.scratch().to_string_lossy().into_owned());
         }
+        let embedder = variable("memory.embedding.dir");
+        if !bootstrap::is_set(&embedder) {
+            vars.insert(embedder, home.embedder().to_string_lossy().into_owned());
+        }
 
         let config = bootstrap::load(with_environment(&vars).into_iter().collect())?;
         match &backends.admin {
@@ -59,6 +63,7 @@ impl Plan {
                 .map_err(anyhow::Error::from)?;
         }
         vars.insert(variable("mesh.gateway_url"), url(ports.gateways[0].1));
+        vars.insert(variable("mesh.memory_url"), url(ports.memory));
         let plan = Self {
             split: args.split,
             workers: args.workers,
@@ -100,6 +105,7 @@ impl Plan {
             gateways: self.ports.gateways.iter().map(gateway).collect(),
             runners: self.ports.runners.iter().map(|at| Http { http: url(*at) }).collect(),
             bridge: Http { http: url(self.ports.bridge) },
+            memory: Http { http: url(self.ports.memory) },
             key: self.key.clone(),
             model: self.model.clone(),
         }
@@ -108,7 +114,8 @@ impl Plan {
     /// Where each service says whether it is ready.
     pub fn doors(&self) -> Vec<SocketAddr> {
         let gateways = self.ports.gateways.iter().map(|(http, _)| *http);
-        gateways.chain(self.ports.runners.iter().copied()).chain([self.ports.bridge]).collect()
+        let others = [self.ports.bridge, self.ports.memory];
+        gateways.chain(self.ports.runners.iter().copied()).chain(others).collect()
     }
 }
 
@@ -175,7 +182,7 @@ mod tests {
         assert_eq!(state["gateways"].as_array().unwrap().len(), 2);
         assert_eq!(state["runners"][0]["http"], url(plan.ports.runners[0]).as_str());
         assert!(state["bridge"]["http"].is_string() && state["key"] == "hf_1_2");
-        assert_eq!(plan.doors().len(), 4);
+        assert_eq!(plan.doors().len(), 5);
     }
 
     #[test]

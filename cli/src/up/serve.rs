@@ -11,7 +11,7 @@ use crate::{
     backends,
     home::{Home, write_private},
     screen::Screen,
-    service::{AgentRunner, ChannelBridge, Gateway, Service},
+    service::{AgentRunner, ChannelBridge, Gateway, Memory, Service},
 };
 
 /// What the services take to finish, 25 s, and some more.
@@ -80,13 +80,15 @@ fn parts(plan: &Plan) -> Vec<Part> {
         .zip(1..)
         .map(|(at, n)| part(AgentRunner::NAME, n, &[("runner.listen", *at)]));
     let bridge = part(ChannelBridge::NAME, 1, &[("bridge.listen", ports.bridge)]);
-    gateways.chain(runners).chain([bridge]).collect()
+    let memory = part(Memory::NAME, 1, &[("memory.listen", ports.memory)]);
+    gateways.chain(runners).chain([bridge, memory]).collect()
 }
 
 async fn in_process(part: Part, stop: CancellationToken) -> anyhow::Result<()> {
     match part.service {
         Gateway::NAME => run::<Gateway>(part, stop).await,
         AgentRunner::NAME => run::<AgentRunner>(part, stop).await,
+        Memory::NAME => run::<Memory>(part, stop).await,
         _ => run::<ChannelBridge>(part, stop).await,
     }
 }

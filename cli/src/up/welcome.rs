@@ -96,6 +96,7 @@ mod tests {
             gateway,
             runners: vec![Http { http: "http://h:3".to_owned() }],
             bridge: Http { http: "http://h:4".to_owned() },
+            memory: Http { http: "http://h:5".to_owned() },
             key: "hf_1_2".to_owned(),
             model: None,
         };

@@ -27,7 +27,7 @@ const LAYERS: &[&[&str]] = &[
     // Skills are shown to agents, and fetched past the guard of the tools.
     &["holdfast-skills"],
     // A service never depends on a service: they are of one layer.
-    &["agent-runner", "channel-bridge", "gateway"],
+    &["agent-runner", "channel-bridge", "gateway", "memory"],
     &["holdfast"],
     // Nothing is above the tests, so nothing that ships can use them.
     &["holdfast-testkit", "holdfast-tests"],
@@ -47,6 +47,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "holdfast-testkit",
             "holdfast-tests",
             "holdfast-workspace",
+            "memory",
         ],
     ),
     ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),

@@ -1,0 +1,136 @@
+//! How the service is put together.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use anyhow::Context as _;
+use axum::serve::ListenerExt as _;
+use holdfast_grpc::Signer;
+use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_pg::Pools;
+use tokio::{net::TcpListener, sync::Notify, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use crate::{
+    Config,
+    embedders::Embedders,
+    find::Finder,
+    grpc::{self, Door},
+    keep::{Keeper, Policy},
+    space::Views,
+    worker::Worker,
+};
+
+/// How often the database is asked whether it is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(2);
+
+/// The memory, with its port and its model, and not yet serving.
+#[derive(Debug)]
+pub struct App {
+    config: Config,
+    listener: TcpListener,
+    pools: Pools,
+    signer: Signer,
+    embedders: Embedders,
+    policy: Arc<Policy>,
+}
+
+impl App {
+    /// Binds the port and loads the model. The database need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// If the port is taken or a setting cannot be used.
+    pub async fn connect(config: Config) -> anyhow::Result<Self> {
+        config.check()?;
+        let memory = &config.memory;
+        let listener = net::listen(memory.listen, "memory.listen").await?;
+        let signer = Signer::new(&config.mesh.secret).context("`mesh.secret` cannot be used")?;
+        let pools = Pools::lazy(&config.database, "memory")?;
+        let embedders = Embedders::load(&memory.embedding, memory.former.as_ref())
+            .await
+            .context("`memory.embedding` cannot be used")?;
+        let policy = Arc::new(Policy::new(&memory.mask, &memory.refuse)?);
+        Ok(Self { config, listener, pools, signer, embedders, policy })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    ///
+    /// If the system does not say.
+    pub fn address(&self) -> std::io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` is cancelled, then finishes the calls at hand.
+    ///
+    /// # Errors
+    ///
+    /// With the first failure of any of the service's tasks.
+    pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
+        let Self { config, listener, pools, signer, embedders, policy } = self;
+        let memory = config.memory;
+        info!(address = %listener.local_addr()?, "serving");
+        let readiness = Readiness::new();
+        let database = readiness.check("database");
+        let waiting = Arc::new(Notify::new());
+        let views = Views::new(pools.clone(), memory.index_above);
+        let door = Door {
+            keeper: Keeper::new(
+                pools.clone(),
+                embedders.clone(),
+                views.clone(),
+                policy,
+                Arc::clone(&waiting),
+            ),
+            finder: Finder::new(pools.clone(), embedders.clone(), views.clone()),
+            embedders: embedders.clone(),
+            views: views.clone(),
+            half_life_days: memory.half_life_days,
+        };
+        let router = grpc::router(door, signer, &readiness);
+        let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
+
+        let mut tasks = Tasks::new(stop.clone());
+        let server = axum::serve(listener.tap_io(net::nodelay), router)
+            .with_graceful_shutdown(stop.clone().cancelled_owned());
+        tasks.spawn("grpc", async { Ok(server.await?) });
+        tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
+        tasks.spawn("worker", {
+            let (pools, stop) = (pools.clone(), stop.clone());
+            async move {
+                match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
+                    Ok(()) => worker.run(stop).await,
+                    Err(_) => Ok(()),
+                }
+            }
+        });
+        tasks.spawn("drain", async move {
+            stop.cancelled().await;
+            readiness.drain();
+            Ok(())
+        });
+        let ended = tasks.run(memory.shutdown_grace).await;
+        pools.close().await;
+        ended
+    }
+}
+
+/// Says whether the database is there, until it is time to stop.
+async fn watch(pools: Pools, check: Check, stop: CancellationToken) -> anyhow::Result<()> {
+    if holdfast_pg::wait_for(&pools, stop.cancelled()).await.is_err() {
+        return Ok(());
+    }
+    check.pass();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return Ok(()),
+            () = sleep(LOOK_AGAIN) => {}
+        }
+        match pools.ping().await {
+            Ok(()) => check.pass(),
+            Err(_) => check.fail(),
+        }
+    }
+}

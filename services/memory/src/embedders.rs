@@ -1,0 +1,135 @@
+//! Which model turns texts into vectors, by what the configuration says and what is there.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_embed::{Embedder, Error as EmbedError, Hashed, OpenAi, OpenAiConfig, Purpose};
+use secrecy::ExposeSecret as _;
+use tokio::time::timeout;
+use tracing::{info, warn};
+
+use crate::{Embedding, Engine};
+
+/// How many numbers a hashed vector has.
+const HASHED: usize = 384;
+
+/// For how long a question waits for its vector; after that words answer alone.
+const QUESTION: Duration = Duration::from_secs(3);
+
+/// The model that everything is embedded by, and the one before it.
+#[derive(Debug, Clone)]
+pub struct Embedders {
+    /// What the configuration names.
+    pub now: Arc<dyn Embedder>,
+    /// What it was before, while everything is embedded anew.
+    pub former: Option<Arc<dyn Embedder>>,
+}
+
+impl Embedders {
+    /// Loads what the configuration names.
+    ///
+    /// # Errors
+    ///
+    /// If that cannot be done; `auto` always can.
+    pub async fn load(now: &Embedding, former: Option<&Embedding>) -> anyhow::Result<Self> {
+        let now = load(now).await?;
+        let former = match former {
+            Some(former) => Some(load(former).await?),
+            None => None,
+        };
+        info!(model = now.model(), dimension = now.dimension(), "embedding by this model");
+        Ok(Self { now, former })
+    }
+
+    /// The one of this name, if it is here.
+    pub fn of(&self, model: &str) -> Option<&Arc<dyn Embedder>> {
+        [Some(&self.now), self.former.as_ref()]
+            .into_iter()
+            .flatten()
+            .find(|embedder| embedder.model() == model)
+    }
+}
+
+/// The vector of a question; `None` if there is none to be had in time.
+pub async fn question(embedder: &dyn Embedder, text: &str) -> Option<Vec<f32>> {
+    let texts = [text.to_owned()];
+    match timeout(QUESTION, embedder.embed(&texts, Purpose::Question)).await {
+        Ok(Ok(mut vectors)) => vectors.pop(),
+        Ok(Err(error)) => {
+            warn!(error = &error as &dyn std::error::Error, "a question is answered by its words");
+            None
+        }
+        Err(_) => {
+            warn!(after = ?QUESTION, "the embedder is slow, a question is answered by its words");
+            None
+        }
+    }
+}
+
+async fn load(embedding: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
+    match embedding.engine {
+        Engine::Hashed => Ok(Arc::new(Hashed::new(HASHED))),
+        Engine::OpenAi => Ok(Arc::new(OpenAi::new(server(embedding))?)),
+        Engine::Local => local(embedding).await,
+        Engine::Auto => match local(embedding).await {
+            Ok(local) => Ok(local),
+            Err(error) => {
+                warn!(
+                    %error,
+                    "no local embedding model, so meaning is told by shared words only (`hashed`): \
+                     run `make embedder` and start again, or configure `memory.embedding`"
+                );
+                Ok(Arc::new(Hashed::new(HASHED)))
+            }
+        },
+    }
+}
+
+fn server(embedding: &Embedding) -> OpenAiConfig {
+    let key = embedding.api_key.clone();
+    OpenAiConfig {
+        base_url: embedding.base_url.clone(),
+        model: embedding.model.clone(),
+        dimension: embedding.dimension,
+        api_key: (!key.expose_secret().is_empty()).then_some(key),
+        shorten: embedding.shorten,
+        question_prefix: embedding.question_prefix.clone(),
+        passage_prefix: embedding.passage_prefix.clone(),
+        timeout_seconds: embedding.timeout.as_secs().max(1),
+    }
+}
+
+#[cfg(feature = "local")]
+async fn local(embedding: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
+    let (dir, threads) = (embedding.dir.clone(), embedding.threads);
+    let config = holdfast_embed::LocalConfig { dir, threads };
+    Ok(Arc::new(holdfast_embed::Local::load(config).await?))
+}
+
+#[cfg(not(feature = "local"))]
+#[expect(clippy::unused_async, reason = "the same shape as the one that loads a model")]
+async fn local(_: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
+    Err(EmbedError::Setup("this program was built without the local model (feature `local`)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn auto_works_without_any_file() {
+        let nowhere = Embedding { dir: "/nowhere".into(), ..Embedding::default() };
+
+        let embedders = Embedders::load(&nowhere, None).await.unwrap();
+
+        assert_eq!(embedders.now.model(), "hashed-v1-384");
+        assert!(embedders.of("hashed-v1-384").is_some() && embedders.of("other").is_none());
+    }
+
+    #[tokio::test]
+    async fn a_local_model_that_is_asked_for_and_not_there_is_an_error() {
+        let nowhere =
+            Embedding { engine: Engine::Local, dir: "/nowhere".into(), ..Embedding::default() };
+
+        assert!(Embedders::load(&nowhere, None).await.is_err());
+    }
+}

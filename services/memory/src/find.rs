@@ -1,0 +1,191 @@
+//! The question, the two searches, one order.
+//!
+//! What is asked, by which signals and with which weights was decided by measurement: see
+//! docs/decisions/0029 and `holdfast_recall`.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Instant,
+};
+
+use holdfast_pg::Pools;
+use holdfast_recall::{Found, Question, Ranked, Weights, decay, rank, spread};
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use tracing::debug;
+use uuid::Uuid;
+
+use crate::{
+    Error,
+    embedders::{self, Embedders},
+    space::Views,
+    store::search::{self, Ask, FoundUnit, Narrow},
+    unit::kind,
+    who::Who,
+};
+
+/// What is left of the oldest note, so that it is found where nothing newer answers.
+const FLOOR: f32 = 0.3;
+
+/// How much an answer among chunks is held back for repeating a better one, unless it is said.
+const DIVERSITY: f32 = 0.1;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The question.
+    pub query: String,
+    /// How many answers.
+    pub k: u32,
+    /// The kinds of units; empty is all.
+    pub kinds: Vec<i16>,
+    /// The rarer filters.
+    pub narrow: Option<Narrow>,
+    /// After so many days a dated note counts half; 0 or less has none age.
+    pub half_life_days: f64,
+    /// How much an answer is held back for repeating a better one.
+    pub diversity: Option<f64>,
+}
+
+/// What was found, best first.
+#[derive(Debug)]
+pub struct Answer {
+    /// The units, each with its place's reasons.
+    pub hits: Vec<(Ranked<Uuid>, FoundUnit)>,
+    /// The model that the question was compared by; empty if none was.
+    pub model: String,
+    /// `exact` or `index`; empty if words alone answered.
+    pub how: &'static str,
+}
+
+/// Finds.
+#[derive(Debug, Clone)]
+pub struct Finder {
+    pools: Pools,
+    embedders: Embedders,
+    views: Views,
+}
+
+impl Finder {
+    /// One that searches by these.
+    pub const fn new(pools: Pools, embedders: Embedders, views: Views) -> Self {
+        Self { pools, embedders, views }
+    }
+
+    /// Finds what answers a question, of what `who` sees.
+    pub async fn find(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        wanted: &Wanted,
+    ) -> Result<Answer, Error> {
+        let began = Instant::now();
+        let view = self.views.of(tenant, who).await?;
+        let question = Question::read(&wanted.query, &view.seen.authors);
+
+        let meaning = match &view.space {
+            // Where its model is not here, by the one that everything is being embedded anew by.
+            Some(space) => {
+                let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
+                embedders::question(embedder.as_ref(), &question.meaning)
+                    .await
+                    .map(|vector| (embedder.model().to_owned(), vector))
+            }
+            None => None,
+        };
+        let embedded = began.elapsed();
+        let is_of_space =
+            |model: &str| view.space.as_ref().is_some_and(|space| space.model == model);
+        let own = match &meaning {
+            Some((model, _)) if is_of_space(model) => self.views.own(&view),
+            _ => None,
+        };
+        let how = match (&meaning, &own) {
+            (None, _) => "",
+            (Some(_), None) => "exact",
+            (Some(_), Some(_)) => "index",
+        };
+        let kinds = if wanted.kinds.is_empty() { kind::ALL.to_vec() } else { wanted.kinds.clone() };
+        let diversity = diversity(wanted, &kinds);
+        let ask = Ask {
+            terms: question.terms.clone(),
+            meaning,
+            own,
+            kinds,
+            narrow: wanted.narrow.clone(),
+            k: wanted.k,
+            with_vectors: diversity > 0.0,
+        };
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = search::find(&mut tx, who, &ask).await?;
+        tx.finish_reading();
+        debug!(
+            found = found.len(),
+            how,
+            embedded_ms = embedded.as_millis(),
+            whole_ms = began.elapsed().as_millis(),
+            "searched"
+        );
+        let model = ask.meaning.map(|(model, _)| model).unwrap_or_default();
+        Ok(Answer { hits: order(found, &question, wanted, diversity), model, how })
+    }
+}
+
+/// Chunks overlap; what was said does not.
+fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
+    match wanted.diversity {
+        #[expect(clippy::cast_possible_truncation, reason = "a share of one")]
+        Some(given) => given.clamp(0.0, 1.0) as f32,
+        None if kinds.iter().all(|of| matches!(*of, kind::DOCUMENT | kind::KNOWLEDGE)) => DIVERSITY,
+        None => 0.0,
+    }
+}
+
+fn order(
+    units: Vec<FoundUnit>,
+    question: &Question,
+    wanted: &Wanted,
+    diversity: f32,
+) -> Vec<(Ranked<Uuid>, FoundUnit)> {
+    let now = Timestamp::now();
+    let found: Vec<Found<Uuid>> = units
+        .iter()
+        .map(|unit| Found {
+            id: unit.unit_id,
+            words: unit.said,
+            meaning: unit.meant,
+            author: question.authors.contains(&unit.author),
+            terms: u32::try_from(unit.terms).unwrap_or(0),
+            decay: age(unit, now, wanted.half_life_days),
+        })
+        .collect();
+    let mut ranked = rank(&found, &Weights::default());
+    let mut units: HashMap<Uuid, FoundUnit> =
+        units.into_iter().map(|unit| (unit.unit_id, unit)).collect();
+    let k = usize::try_from(wanted.k).unwrap_or(usize::MAX);
+    if diversity > 0.0 {
+        let vectors: BTreeMap<Uuid, &[f32]> = units
+            .iter()
+            .filter_map(|(id, unit)| Some((*id, unit.vector.as_deref()?)))
+            .collect();
+        ranked = spread(&ranked, k, 1.0 - diversity, |a, b| like(&vectors, a, b));
+    }
+    ranked.truncate(k);
+    ranked.into_iter().filter_map(|one| Some((one, units.remove(&one.id)?))).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "days; a float's 24 bits are enough")]
+fn age(unit: &FoundUnit, now: Timestamp, half_life_days: f64) -> f32 {
+    if !unit.dated || half_life_days <= 0.0 {
+        return 1.0;
+    }
+    let days = now.duration_since(unit.at.to_jiff()).as_secs_f64() / 86_400.0;
+    decay(days as f32, half_life_days as f32, FLOOR)
+}
+
+fn like(vectors: &BTreeMap<Uuid, &[f32]>, a: Uuid, b: Uuid) -> f32 {
+    match (vectors.get(&a), vectors.get(&b)) {
+        (Some(a), Some(b)) => a.iter().zip(*b).map(|(a, b)| a * b).sum(),
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,88 @@
+//! The contract: reads requests, writes answers, decides nothing.
+
+mod convert;
+mod knowledge;
+mod memory;
+mod put;
+mod search;
+
+use axum::{
+    Router,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse as _, Response},
+    routing::get,
+};
+use holdfast_grpc::{AuthError, AuthLayer, Authenticate, Caller, Scope, Signer, caller};
+use holdfast_kit::{Readiness, metrics};
+use holdfast_proto::memory::v1::{
+    knowledge_server::KnowledgeServer, memory_server::MemoryServer,
+};
+use holdfast_types::TenantId;
+use tonic::{Request, Status, service::Routes};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::{embedders::Embedders, find::Finder, keep::Keeper, space::Views};
+
+/// The largest message: a document of 4 MiB, and what is said about it.
+const MOST: usize = 8 * 1024 * 1024;
+
+/// What the calls do their work with.
+#[derive(Debug, Clone)]
+pub struct Door {
+    pub keeper: Keeper,
+    pub finder: Finder,
+    pub embedders: Embedders,
+    pub views: Views,
+    /// After so many days a dated note counts half, where a question does not say it.
+    pub half_life_days: f64,
+}
+
+/// Nobody comes here with a key: callers go to the gateway.
+struct NoKeys;
+
+impl Authenticate for NoKeys {
+    async fn authenticate(&self, _: &str) -> Result<Caller, AuthError> {
+        Err(AuthError::Refused)
+    }
+}
+
+/// Everything that is served: gRPC for services of the mesh, health and metrics beside it.
+pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
+    let calls = Routes::new(MemoryServer::new(door.clone()).max_decoding_message_size(MOST))
+        .add_service(KnowledgeServer::new(door).max_decoding_message_size(MOST))
+        .into_axum_router()
+        .reset_fallback()
+        .layer(CatchPanicLayer::custom(|_| {
+            Status::internal("internal error").into_http::<axum::body::Body>()
+        }))
+        .layer(AuthLayer::new(NoKeys).with_mesh(signer));
+    let health = Routes::new(holdfast_grpc::health_service(readiness))
+        .into_axum_router()
+        .reset_fallback();
+    Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/readyz", get(ready).with_state(readiness.clone()))
+        .route("/metrics", get(async || metrics::render()))
+        .merge(health)
+        .merge(calls)
+}
+
+async fn ready(State(readiness): State<Readiness>) -> Response {
+    match readiness.failing() {
+        failing if failing.is_empty() => "ready".into_response(),
+        failing => (StatusCode::SERVICE_UNAVAILABLE, failing.join("\n")).into_response(),
+    }
+}
+
+/// The tenant of a call that a service of the mesh makes, and what it asks.
+fn of_mesh<T>(request: Request<T>) -> Result<(TenantId, T), Status> {
+    let (caller, message) = caller(request)?;
+    caller.require(Scope::Service)?;
+    Ok((caller.tenant, message))
+}
+
+/// A refusal as the caller is told it.
+fn told(error: crate::Error) -> Status {
+    holdfast_grpc::status(&error)
+}

@@ -1,0 +1,151 @@
+//! What is kept as the contract writes it.
+
+use holdfast_proto::memory::v1 as pb;
+use uuid::Uuid;
+
+use crate::{
+    Error,
+    given::{told_id, told_time},
+    keep::Article,
+    store::{
+        articles::Version,
+        documents::Document,
+        forget::Count,
+        items::Item,
+    },
+    unit::kind,
+    who::agent_text,
+};
+
+/// The kinds of a request as numbers; what is not known is refused.
+pub fn kinds(given: &[i32]) -> Result<Vec<i16>, Error> {
+    given
+        .iter()
+        .map(|given| {
+            i16::try_from(*given).ok().filter(|of| kind::ALL.contains(of)).ok_or_else(|| {
+                Error::field("kinds", format!("has `{given}`, which is no kind of the contract"))
+            })
+        })
+        .collect()
+}
+
+/// A page's mark in a list.
+pub fn after(given: &str) -> Result<Option<Uuid>, Error> {
+    if given.is_empty() {
+        return Ok(None);
+    }
+    Uuid::try_parse(given)
+        .map(Some)
+        .map_err(|_| Error::field("after", "is no `next` of an answer: leave it empty to begin"))
+}
+
+/// The mark of the next page, if this one is full.
+pub fn next(limit: i64, ids: impl ExactSizeIterator<Item = Uuid>) -> String {
+    if i64::try_from(ids.len()).is_ok_and(|len| len >= limit) {
+        ids.last().map(|id| id.simple().to_string()).unwrap_or_default()
+    } else {
+        String::new()
+    }
+}
+
+pub fn item(item: Item) -> pb::Item {
+    pb::Item {
+        id: told_id("itm", item.item_id),
+        kind: i32::from(item.kind),
+        r#type: item.of_type,
+        content: item.content,
+        subject: item.subject,
+        predicate: item.predicate,
+        agent: agent_text(item.agent_id),
+        user: item.user_id,
+        session: item.session,
+        provenance: Some(item.provenance.0.told()),
+        confidence: item.confidence,
+        importance: item.importance,
+        tags: item.tags,
+        group_safe: item.group_safe,
+        active: item.active,
+        at: Some(told_time(item.at.to_jiff())),
+        created_at: Some(told_time(item.created_at.to_jiff())),
+        expires_at: item.expires_at.map(|at| told_time(at.to_jiff())),
+        superseded_by: item.superseded_by.map(|id| told_id("itm", id)).unwrap_or_default(),
+        superseded_at: item.superseded_at.map(|at| told_time(at.to_jiff())),
+    }
+}
+
+pub fn document((document, chunks, pending): (Document, i64, i64)) -> pb::Document {
+    pb::Document {
+        document_id: told_id("doc", document.document_id),
+        path: document.path,
+        hash: document.hash,
+        agent: agent_text(document.agent_id),
+        user: document.user_id,
+        group_safe: document.group_safe,
+        chunks: count(chunks),
+        pending: count(pending),
+        indexed_at: Some(told_time(document.updated_at.to_jiff())),
+        provenance: Some(document.provenance.0.told()),
+    }
+}
+
+pub fn article(article: Article) -> pb::Article {
+    let Article { document, version, progress: (chunks, pending) } = article;
+    pb::Article {
+        text: version.text.clone(),
+        chunks: count(chunks),
+        pending: count(pending),
+        ..one_version(&document, version)
+    }
+}
+
+/// A version of an article, without its text.
+pub fn one_version(document: &Document, version: Version) -> pb::Article {
+    let masked = version.masked.0.into_iter();
+    pb::Article {
+        id: told_id("doc", document.document_id),
+        version: count(version.version.into()),
+        scope: i32::from(document.scope),
+        agent: agent_text(document.agent_id),
+        title: version.title,
+        text: String::new(),
+        tags: version.tags,
+        provenance: Some(version.provenance.0.told()),
+        author: version.author,
+        confidence: version.confidence,
+        created_at: Some(told_time(document.created_at.to_jiff())),
+        updated_at: Some(told_time(version.created_at.to_jiff())),
+        chunks: 0,
+        pending: 0,
+        masked: masked.map(|(what, rows)| pb::Count { what, rows }).collect(),
+    }
+}
+
+/// An article in a list.
+pub fn listed((document, chunks, pending): (Document, i64, i64)) -> pb::Article {
+    pb::Article {
+        id: told_id("doc", document.document_id),
+        version: count(document.version.into()),
+        scope: i32::from(document.scope),
+        agent: agent_text(document.agent_id),
+        title: document.path,
+        tags: document.tags,
+        provenance: Some(document.provenance.0.told()),
+        created_at: Some(told_time(document.created_at.to_jiff())),
+        updated_at: Some(told_time(document.updated_at.to_jiff())),
+        chunks: count(chunks),
+        pending: count(pending),
+        ..pb::Article::default()
+    }
+}
+
+pub fn counts(counts: Vec<Count>) -> Vec<pb::Count> {
+    let one = |(what, rows): Count| pb::Count {
+        what: what.to_owned(),
+        rows: u64::try_from(rows).unwrap_or(0),
+    };
+    counts.into_iter().map(one).collect()
+}
+
+pub fn count(rows: i64) -> u32 {
+    u32::try_from(rows.max(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,129 @@
+//! The service `Knowledge`.
+
+use holdfast_proto::memory::v1::{self as pb, knowledge_server::Knowledge};
+use tonic::{Request, Response, Status};
+
+use super::{Door, convert, of_mesh, told};
+use crate::{
+    Error,
+    given::{self, Provenance},
+    keep::{NewArticle, Revision, scope},
+    store::documents::Which,
+    who::Who,
+};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Knowledge for Door {
+    async fn ingest(&self, request: Request<pb::IngestRequest>) -> Answer<pb::Article> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let new = new_article(request).map_err(told)?;
+        let article = self.keeper.ingest(tenant, &who, &new).await.map_err(told)?;
+        Ok(Response::new(convert::article(article)))
+    }
+
+    async fn update(&self, request: Request<pb::UpdateRequest>) -> Answer<pb::Article> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let id = given::id("article", "doc", &request.id).map_err(told)?;
+        let change = revision(request).map_err(told)?;
+        let article = self.keeper.update(tenant, &who, id, &change).await.map_err(told)?;
+        Ok(Response::new(convert::article(article)))
+    }
+
+    async fn get(&self, request: Request<pb::GetRequest>) -> Answer<pb::Article> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("article", "doc", &request.id).map_err(told)?;
+        let version = i32::try_from(request.version).unwrap_or(i32::MAX);
+        let article = self.keeper.article(tenant, &who, id, version).await.map_err(told)?;
+        Ok(Response::new(convert::article(article)))
+    }
+
+    async fn list(&self, request: Request<pb::ListRequest>) -> Answer<pb::ListResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        given::tags(&request.tags).map_err(told)?;
+        let which = Which {
+            scope: scope_of(request.scope()),
+            tags: request.tags,
+            limit: given::page(request.limit, 50).map_err(told)?,
+            after: convert::after(&request.after).map_err(told)?,
+            ..Which::default()
+        };
+        let found = self.keeper.articles(tenant, &who, &which).await.map_err(told)?;
+        let next = convert::next(which.limit, found.iter().map(|(one, ..)| one.document_id));
+        let articles = found.into_iter().map(convert::listed).collect();
+        Ok(Response::new(pb::ListResponse { articles, next }))
+    }
+
+    async fn versions(
+        &self,
+        request: Request<pb::VersionsRequest>,
+    ) -> Answer<pb::VersionsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("article", "doc", &request.id).map_err(told)?;
+        let (document, versions) = self.keeper.versions(tenant, &who, id).await.map_err(told)?;
+        let versions =
+            versions.into_iter().map(|one| convert::one_version(&document, one)).collect();
+        Ok(Response::new(pb::VersionsResponse { versions }))
+    }
+
+    async fn remove(&self, request: Request<pb::RemoveRequest>) -> Answer<pb::RemoveResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("article", "doc", &request.id).map_err(told)?;
+        let removed = self.keeper.remove_article(tenant, &who, id).await.map_err(told)?;
+        Ok(Response::new(pb::RemoveResponse { removed }))
+    }
+}
+
+fn new_article(request: pb::IngestRequest) -> Result<NewArticle, Error> {
+    let scope = scope_of(request.scope())
+        .ok_or_else(|| Error::field("scope", "is missing: write `tenant` or `workspace`"))?;
+    given::at_most("title", &request.title, 800)?;
+    given::at_most("media_type", &request.media_type, 200)?;
+    given::at_most("author", &request.author, 200)?;
+    given::at_most("request_id", &request.request_id, 256)?;
+    given::tags(&request.tags)?;
+    Ok(NewArticle {
+        scope,
+        title: request.title,
+        content: request.content,
+        media_type: request.media_type,
+        tags: request.tags,
+        provenance: Provenance::read(request.provenance)?,
+        author: request.author,
+        confidence: given::share("confidence", request.confidence)?,
+        request: request.request_id,
+    })
+}
+
+fn revision(request: pb::UpdateRequest) -> Result<Revision, Error> {
+    given::at_most("title", &request.title, 800)?;
+    given::at_most("media_type", &request.media_type, 200)?;
+    given::at_most("author", &request.author, 200)?;
+    let tags = request.tags.map(|tags| tags.tags);
+    given::tags(tags.as_deref().unwrap_or_default())?;
+    Ok(Revision {
+        content: request.content,
+        media_type: request.media_type,
+        title: request.title,
+        tags,
+        provenance: Provenance::read(request.provenance)?,
+        author: request.author,
+        confidence: given::share("confidence", request.confidence)?,
+        version: request.version,
+    })
+}
+
+const fn scope_of(given: pb::Scope) -> Option<i16> {
+    match given {
+        pb::Scope::Unspecified => None,
+        pb::Scope::Tenant => Some(scope::TENANT),
+        pb::Scope::Workspace => Some(scope::WORKSPACE),
+    }
+}

@@ -1,0 +1,234 @@
+//! The service `Memory`.
+
+use holdfast_proto::memory::v1::{self as pb, forget_request, memory_server::Memory};
+use tonic::{Request, Response, Status};
+
+use super::{Door, convert, of_mesh, put, search, told};
+use crate::{
+    Error,
+    given::{self, told_id},
+    keep::What,
+    store::{
+        documents,
+        items::{self, Active},
+    },
+    unit::kind,
+    who::Who,
+};
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Memory for Door {
+    async fn put_items(
+        &self,
+        request: Request<pb::PutItemsRequest>,
+    ) -> Answer<pb::PutItemsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let like = given::share("unless_like", Some(request.unless_like)).map_err(told)?;
+        given::at_most("request_id", &request.request_id, 256).map_err(told)?;
+        if !(1..=64).contains(&request.items.len()) {
+            let problem = format!("are {}: send 1 to 64 at once", request.items.len());
+            return Err(told(Error::field("items", problem)));
+        }
+        let new: Result<Vec<_>, Error> = request.items.into_iter().map(put::item).collect();
+        let kept = self
+            .keeper
+            .put(tenant, &who, &new.map_err(told)?, like.unwrap_or(0.0), &request.request_id)
+            .await
+            .map_err(told)?;
+        let items = kept
+            .into_iter()
+            .map(|kept| pb::PutItem { id: told_id("itm", kept.id), duplicate: kept.duplicate })
+            .collect();
+        Ok(Response::new(pb::PutItemsResponse { items }))
+    }
+
+    async fn get_item(&self, request: Request<pb::GetItemRequest>) -> Answer<pb::Item> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let item = if request.id.is_empty() {
+            given::some_text("key", &request.key, 512).map_err(told)?;
+            self.keeper.value(tenant, &who, &request.key).await
+        } else {
+            let id = given::id("item", "itm", &request.id).map_err(told)?;
+            self.keeper.item(tenant, &who, id).await
+        };
+        Ok(Response::new(convert::item(item.map_err(told)?)))
+    }
+
+    async fn list_items(
+        &self,
+        request: Request<pb::ListItemsRequest>,
+    ) -> Answer<pb::ListItemsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let which = which_items(request).map_err(told)?;
+        let found = self.keeper.items(tenant, &who, &which).await.map_err(told)?;
+        let next = convert::next(which.limit, found.iter().map(|item| item.item_id));
+        let items = found.into_iter().map(convert::item).collect();
+        Ok(Response::new(pb::ListItemsResponse { items, next }))
+    }
+
+    async fn set_item_active(
+        &self,
+        request: Request<pb::SetItemActiveRequest>,
+    ) -> Answer<pb::Item> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("item", "itm", &request.id).map_err(told)?;
+        let active = if request.active { Active::Yes } else { Active::No };
+        let item = self.keeper.set_active(tenant, &who, id, active).await.map_err(told)?;
+        Ok(Response::new(convert::item(item)))
+    }
+
+    async fn add_turns(
+        &self,
+        request: Request<pb::AddTurnsRequest>,
+    ) -> Answer<pb::AddTurnsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let turns = put::turns(request).map_err(told)?;
+        let added = self.keeper.add_turns(tenant, &who, &turns).await.map_err(told)?;
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let known = turns.turns.len().saturating_sub(added);
+        Ok(Response::new(pb::AddTurnsResponse { added: number(added), known: number(known) }))
+    }
+
+    async fn index_document(
+        &self,
+        request: Request<pb::IndexDocumentRequest>,
+    ) -> Answer<pb::IndexDocumentResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let document = put::document(request).map_err(told)?;
+        let indexed = self.keeper.index(tenant, &who, &document).await.map_err(told)?;
+        let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        Ok(Response::new(pb::IndexDocumentResponse {
+            document_id: told_id("doc", indexed.id),
+            unchanged: indexed.unchanged,
+            chunks: number(indexed.chunks),
+            kept: number(indexed.kept),
+        }))
+    }
+
+    async fn list_documents(
+        &self,
+        request: Request<pb::ListDocumentsRequest>,
+    ) -> Answer<pb::ListDocumentsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let which = documents::Which {
+            kind: kind::DOCUMENT,
+            path_prefix: request.path_prefix,
+            limit: given::page(request.limit, 100).map_err(told)?,
+            after: convert::after(&request.after).map_err(told)?,
+            ..documents::Which::default()
+        };
+        given::at_most("path_prefix", &which.path_prefix, 512).map_err(told)?;
+        let found = self.keeper.documents(tenant, &who, &which).await.map_err(told)?;
+        let next = convert::next(which.limit, found.iter().map(|(one, ..)| one.document_id));
+        let documents = found.into_iter().map(convert::document).collect();
+        Ok(Response::new(pb::ListDocumentsResponse { documents, next }))
+    }
+
+    async fn remove_document(
+        &self,
+        request: Request<pb::RemoveDocumentRequest>,
+    ) -> Answer<pb::RemoveDocumentResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        given::some_text("path", &request.path, 512).map_err(told)?;
+        let removed =
+            self.keeper.remove_document(tenant, &who, &request.path).await.map_err(told)?;
+        Ok(Response::new(pb::RemoveDocumentResponse { removed }))
+    }
+
+    async fn search(&self, request: Request<pb::SearchRequest>) -> Answer<pb::SearchResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who.clone()).map_err(told)?;
+        let wanted = search::wanted(request, self.half_life_days).map_err(told)?;
+        let found = self.finder.find(tenant, &who, &wanted).await.map_err(told)?;
+        Ok(Response::new(search::answer(found)))
+    }
+
+    async fn forget(&self, request: Request<pb::ForgetRequest>) -> Answer<pb::ForgetResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let what = what(request.what).map_err(told)?;
+        let forgotten = self.keeper.forget(tenant, &who, what).await.map_err(told)?;
+        Ok(Response::new(pb::ForgetResponse {
+            erased: convert::counts(forgotten.erased),
+            left: convert::counts(forgotten.left),
+        }))
+    }
+
+    async fn get_status(
+        &self,
+        request: Request<pb::GetStatusRequest>,
+    ) -> Answer<pb::GetStatusResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let (rows, waiting, given_up) = self.keeper.status(tenant).await.map_err(told)?;
+        self.views.forget(tenant);
+        let view = self.views.of(tenant, &who).await.map_err(|error| told(error.into()))?;
+        let now = &self.embedders.now;
+        let (model, dimension, own) = match &view.space {
+            Some(space) => {
+                (space.model.clone(), convert::count(space.dimension.into()), space.own.is_some())
+            }
+            None => {
+                let dimension = u32::try_from(now.dimension()).unwrap_or(u32::MAX);
+                (now.model().to_owned(), dimension, false)
+            }
+        };
+        let number = |count: i64| u64::try_from(count).unwrap_or(0);
+        Ok(Response::new(pb::GetStatusResponse {
+            rows: convert::counts(rows),
+            model,
+            dimension,
+            next_model: now.model().to_owned(),
+            pending: number(waiting),
+            failed: number(given_up),
+            search: if own { "index" } else { "exact" }.to_owned(),
+        }))
+    }
+}
+
+fn which_items(request: pb::ListItemsRequest) -> Result<items::Which, Error> {
+    for (field, text) in [
+        ("type", &request.r#type),
+        ("session", &request.session),
+        ("subject", &request.subject),
+        ("key_prefix", &request.key_prefix),
+    ] {
+        given::at_most(field, text, 512)?;
+    }
+    Ok(items::Which {
+        kinds: convert::kinds(&request.kinds)?,
+        of_type: request.r#type,
+        session: request.session,
+        subject: request.subject,
+        key_prefix: request.key_prefix,
+        history: request.history,
+        limit: given::page(request.limit, 50)?,
+        after: convert::after(&request.after)?,
+    })
+}
+
+fn what(given: Option<forget_request::What>) -> Result<What, Error> {
+    use forget_request::What as Asked;
+    match given {
+        Some(Asked::Item(id)) => Ok(What::Item(given::id("item", "itm", &id)?)),
+        Some(Asked::Session(session)) => {
+            given::some_text("session", &session, 256)?;
+            Ok(What::Session(session))
+        }
+        Some(Asked::User(user)) => {
+            given::some_text("user", &user, 256)?;
+            Ok(What::User(user))
+        }
+        None => Err(Error::field("what", "is missing: name an item, a session or a user")),
+    }
+}

@@ -1,0 +1,147 @@
+//! What may be put: the checks of things, turns and documents.
+
+use holdfast_proto::memory::v1 as pb;
+use serde_json::Value;
+
+use crate::{
+    Error,
+    given::{self, Provenance},
+    keep::{NewDocument, NewItem, NewTurn, Told},
+    unit::kind,
+};
+
+/// The most of a text that is to be found, and of JSON.
+const TEXT: usize = 16 * 1024;
+const JSON: usize = 256 * 1024;
+const TURN: usize = 64 * 1024;
+const DOCUMENT: usize = 4 * 1024 * 1024;
+
+const TYPES: [&str; 4] = ["preference", "fact", "event", "commitment"];
+
+/// A thing to keep.
+pub fn item(new: pb::NewItem) -> Result<NewItem, Error> {
+    let kind = match new.kind() {
+        pb::Kind::Memory => memory(&new)?,
+        pb::Kind::Value => value(&new)?,
+        pb::Kind::Fact => fact(&new)?,
+        pb::Kind::Event => event(&new)?,
+        _ => {
+            let problem = "must be a memory, a value, a fact or an event";
+            return Err(Error::field("kind", problem));
+        }
+    };
+    given::at_most("session", &new.session, 256)?;
+    given::tags(&new.tags)?;
+    let supersedes = match new.supersedes.as_str() {
+        "" => None,
+        id => Some(given::id("item", "itm", id)?),
+    };
+    Ok(NewItem {
+        kind,
+        of_type: new.r#type,
+        content: new.content,
+        subject: new.subject,
+        predicate: new.predicate,
+        session: new.session,
+        confidence: given::share("confidence", new.confidence)?,
+        importance: given::share("importance", new.importance)?,
+        tags: new.tags,
+        group_safe: new.group_safe,
+        at: given::time("at", new.at)?,
+        expires_at: given::time("expires_at", new.expires_at)?,
+        supersedes,
+        provenance: Provenance::read(new.provenance)?,
+    })
+}
+
+fn memory(new: &pb::NewItem) -> Result<i16, Error> {
+    if !TYPES.contains(&new.r#type.as_str()) {
+        let problem = format!("is `{}`: write {}", shown(&new.r#type), TYPES.join(", "));
+        return Err(Error::field("type", problem));
+    }
+    given::some_text("content", &new.content, TEXT)?;
+    empty("subject", &new.subject)?;
+    empty("predicate", &new.predicate)?;
+    Ok(kind::MEMORY)
+}
+
+fn value(new: &pb::NewItem) -> Result<i16, Error> {
+    given::some_text("subject", &new.subject, 512)?;
+    empty("predicate", &new.predicate)?;
+    json(&new.content)?;
+    given::at_most("type", &new.r#type, 64)?;
+    Ok(kind::VALUE)
+}
+
+fn fact(new: &pb::NewItem) -> Result<i16, Error> {
+    given::some_text("subject", &new.subject, 512)?;
+    given::some_text("predicate", &new.predicate, 512)?;
+    given::some_text("content", &new.content, TEXT)?;
+    given::at_most("type", &new.r#type, 64)?;
+    Ok(kind::FACT)
+}
+
+fn event(new: &pb::NewItem) -> Result<i16, Error> {
+    given::some_text("type", &new.r#type, 64)?;
+    empty("subject", &new.subject)?;
+    empty("predicate", &new.predicate)?;
+    json(&new.content)?;
+    Ok(kind::EVENT)
+}
+
+fn json(content: &str) -> Result<(), Error> {
+    given::some_text("content", content, JSON)?;
+    serde_json::from_str::<Value>(content)
+        .map(|_| ())
+        .map_err(|error| Error::field("content", format!("is no JSON: {error}")))
+}
+
+fn empty(field: &'static str, text: &str) -> Result<(), Error> {
+    if text.is_empty() { Ok(()) } else { Err(Error::field(field, "is not for this kind")) }
+}
+
+/// What was said in a conversation.
+pub fn turns(request: pb::AddTurnsRequest) -> Result<Told, Error> {
+    given::some_text("session", &request.session, 256)?;
+    if !(1..=512).contains(&request.turns.len()) {
+        let problem = format!("are {}: send 1 to 512 at once", request.turns.len());
+        return Err(Error::field("turns", problem));
+    }
+    let turn = |turn: pb::Turn| {
+        given::some_text("turns.ref", &turn.r#ref, 256)?;
+        given::at_most("turns.author", &turn.author, 200)?;
+        given::some_text("turns.text", &turn.text, TURN)?;
+        Ok(NewTurn {
+            reference: turn.r#ref,
+            author: turn.author,
+            text: turn.text,
+            at: given::time("turns.at", turn.at)?,
+        })
+    };
+    Ok(Told {
+        session: request.session,
+        turns: request.turns.into_iter().map(turn).collect::<Result<_, Error>>()?,
+        group_safe: request.group_safe,
+        provenance: Provenance::read(request.provenance)?,
+    })
+}
+
+/// A document to index.
+pub fn document(request: pb::IndexDocumentRequest) -> Result<NewDocument, Error> {
+    given::some_text("path", &request.path, 512)?;
+    given::at_most("text", &request.text, DOCUMENT)?;
+    given::at_most("hash", &request.hash, 128)?;
+    Ok(NewDocument {
+        path: request.path,
+        text: request.text,
+        hash: request.hash,
+        group_safe: request.group_safe,
+        dated: given::time("dated", request.dated)?,
+        provenance: Provenance::read(request.provenance)?,
+    })
+}
+
+/// So much of something bad that an error repeats.
+fn shown(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(40).collect()
+}

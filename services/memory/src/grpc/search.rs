@@ -1,0 +1,125 @@
+//! What may be asked, and what was found as the contract writes it.
+
+use holdfast_proto::memory::v1 as pb;
+use jiff::Timestamp;
+
+use super::convert;
+use crate::{
+    Error,
+    find::{Answer, Wanted},
+    given::{self, told_id, told_time},
+    store::search::{FoundUnit, Narrow},
+    unit::kind,
+    who::agent_text,
+};
+
+/// How much of a question is read, in bytes.
+const QUESTION: usize = 4 * 1024;
+
+/// The question of a request.
+pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted, Error> {
+    let query = beginning(&request.query).trim().to_owned();
+    given::some_text("query", &query, QUESTION)?;
+    let k = match request.k {
+        0 => 10,
+        k @ 1..=100 => k,
+        k => return Err(Error::field("k", format!("is {k}: write 1 to 100, or 0 for 10"))),
+    };
+    let filter = request.filter.unwrap_or_default();
+    let kinds = convert::kinds(&filter.kinds)?;
+    let diversity = given::share("diversity", request.diversity)?;
+    let half_life_days = match request.half_life_days {
+        0.0 => half_life_days,
+        days if days.is_finite() => days,
+        _ => return Err(Error::field("half_life_days", "is no number of days")),
+    };
+    let narrow = Some(narrow(filter)?).filter(|narrow| *narrow != Narrow::default());
+    Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity })
+}
+
+fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
+    let some = |text: String| (!text.is_empty()).then_some(text);
+    for (field, list) in [
+        ("filter.types", &filter.types),
+        ("filter.not_sessions", &filter.not_sessions),
+        ("filter.tags", &filter.tags),
+    ] {
+        if list.len() > 64 {
+            let problem = format!("has {} entries, and 64 are the most", list.len());
+            return Err(Error::field(field, problem));
+        }
+        list.iter().try_for_each(|entry| given::at_most(field, entry, 256))?;
+    }
+    given::at_most("filter.session", &filter.session, 256)?;
+    given::at_most("filter.path_prefix", &filter.path_prefix, 512)?;
+    let seconds = |at: Timestamp| at.as_duration().as_secs_f64();
+    let scope = match filter.scope() {
+        pb::Scope::Unspecified => None,
+        pb::Scope::Tenant => Some(crate::keep::scope::TENANT),
+        pb::Scope::Workspace => Some(crate::keep::scope::WORKSPACE),
+    };
+    Ok(Narrow {
+        types: filter.types,
+        session: some(filter.session),
+        not_sessions: filter.not_sessions,
+        since: given::time("filter.since", filter.since)?.map(seconds),
+        until: given::time("filter.until", filter.until)?.map(seconds),
+        path_prefix: some(filter.path_prefix),
+        tags: filter.tags,
+        scope,
+    })
+}
+
+/// What was found.
+pub fn answer(answer: Answer) -> pb::SearchResponse {
+    let hits = answer.hits.into_iter().map(|(ranked, unit)| {
+        let why = pb::Why {
+            words: ranked.why.words.into(),
+            meaning: ranked.why.meaning.into(),
+            author: ranked.why.author.into(),
+            substance: ranked.why.substance.into(),
+            decay: ranked.why.decay.into(),
+            words_raw: unit.said.into(),
+            cosine: unit.meant.into(),
+        };
+        hit(unit, ranked.score.into(), why)
+    });
+    pb::SearchResponse { hits: hits.collect(), model: answer.model, how: answer.how.to_owned() }
+}
+
+fn hit(unit: FoundUnit, score: f64, why: pb::Why) -> pb::Hit {
+    let id = match unit.kind {
+        kind::TURN => unit.reference,
+        kind::DOCUMENT | kind::KNOWLEDGE => told_id("doc", unit.source_id),
+        _ => told_id("itm", unit.source_id),
+    };
+    pb::Hit {
+        kind: i32::from(unit.kind),
+        id,
+        text: unit.text,
+        score,
+        why: Some(why),
+        path: unit.path,
+        headings: unit.headings,
+        start: convert::count(unit.starts.into()),
+        end: convert::count(unit.ends.into()),
+        r#type: unit.of_type,
+        author: unit.author,
+        session: unit.session,
+        agent: agent_text(unit.agent_id),
+        user: unit.user_id,
+        at: Some(told_time(unit.at.to_jiff())),
+        provenance: Some(unit.provenance.0.told()),
+        tags: unit.tags,
+        scope: i32::from(unit.scope),
+    }
+}
+
+/// The beginning of a question that is too long to be one.
+fn beginning(text: &str) -> &str {
+    let mut end = text.len().min(QUESTION);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}

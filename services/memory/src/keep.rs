@@ -1,0 +1,46 @@
+//! What is kept: things, turns, documents, articles. Each verb is one transaction.
+
+mod articles;
+mod documents;
+mod forget;
+mod items;
+mod policy;
+mod reading;
+mod turns;
+
+use std::sync::Arc;
+
+use holdfast_pg::Pools;
+use tokio::sync::Notify;
+
+pub use articles::{Article, NewArticle, Revision, scope};
+pub use documents::NewDocument;
+pub use forget::What;
+pub use items::NewItem;
+pub use policy::Policy;
+pub use turns::{NewTurn, Told};
+
+use crate::{embedders::Embedders, space::Views};
+
+/// Keeps what it is given, and has it embedded.
+#[derive(Debug, Clone)]
+pub struct Keeper {
+    pools: Pools,
+    embedders: Embedders,
+    views: Views,
+    policy: Arc<Policy>,
+    waiting: Arc<Notify>,
+}
+
+impl Keeper {
+    /// One that tells `waiting` when there is something to embed.
+    pub const fn new(
+        pools: Pools,
+        embedders: Embedders,
+        views: Views,
+        policy: Arc<Policy>,
+        waiting: Arc<Notify>,
+    ) -> Self {
+        Self { pools, embedders, views, policy, waiting }
+    }
+}

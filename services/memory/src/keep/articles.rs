@@ -1,0 +1,311 @@
+//! The knowledge base: articles with versions, and who may change them.
+
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{
+    Keeper,
+    documents::{chunk, text_hash},
+    policy::Masked,
+    reading,
+};
+use crate::{
+    Error,
+    given::{Provenance, told_id},
+    store::{
+        articles::{self, Version},
+        documents::{self, Document, Which},
+        items::moment,
+        units,
+    },
+    unit::kind,
+    who::{ALL_AGENTS, Who},
+};
+
+/// The scopes, as the contract and the tables number them.
+pub mod scope {
+    /// The whole tenant's.
+    pub const TENANT: i16 = 1;
+    /// One agent's.
+    pub const WORKSPACE: i16 = 2;
+}
+
+/// How long a title may be, in characters.
+const LONGEST_TITLE: usize = 200;
+
+/// An article to add; its fields were checked.
+#[derive(Debug, Clone)]
+pub struct NewArticle {
+    pub scope: i16,
+    pub title: String,
+    pub content: Vec<u8>,
+    pub media_type: String,
+    pub tags: Vec<String>,
+    pub provenance: Provenance,
+    pub author: String,
+    pub confidence: Option<f64>,
+    pub request: String,
+}
+
+/// A change of an article; what is `None` or empty stays.
+#[derive(Debug, Clone)]
+pub struct Revision {
+    pub content: Vec<u8>,
+    pub media_type: String,
+    pub title: String,
+    pub tags: Option<Vec<String>>,
+    pub provenance: Provenance,
+    pub author: String,
+    pub confidence: Option<f64>,
+    pub version: u32,
+}
+
+/// An article as it stands, in one of its versions.
+#[derive(Debug, Clone)]
+pub struct Article {
+    /// Whose it is.
+    pub document: Document,
+    /// What it says.
+    pub version: Version,
+    /// How many chunks it has, and how many of them wait.
+    pub progress: (i64, i64),
+}
+
+impl Keeper {
+    /// Adds an article.
+    pub async fn ingest(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        new: &NewArticle,
+    ) -> Result<Article, Error> {
+        let whose = owner(who, new.scope)?;
+        let text = reading::text(&new.content, &new.media_type)?;
+        let masked = self.policy.apply(&text)?;
+        let title = self.policy.apply(&title(&new.title, &masked.text))?.text;
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        if !new.request.is_empty()
+            && let Some(id) = documents::of_request(&mut tx, &new.request).await?
+        {
+            tx.finish_reading();
+            return self.article(tenant, who, id, 0).await;
+        }
+        let now = moment(Timestamp::now());
+        let document = Document {
+            document_id: Uuid::now_v7(),
+            kind: kind::KNOWLEDGE,
+            agent_id: whose,
+            user_id: String::new(),
+            scope: new.scope,
+            path: title.clone(),
+            hash: text_hash(&masked.text),
+            group_safe: true,
+            dated: None,
+            tags: new.tags.clone(),
+            version: 1,
+            provenance: Json(new.provenance.clone()),
+            created_at: now,
+            updated_at: now,
+        };
+        let version = version(&document, masked, &new.author, new.confidence);
+        let request = Some(new.request.as_str()).filter(|request| !request.is_empty());
+        documents::put(&mut tx, &document, request).await?;
+        articles::insert(&mut tx, &version).await?;
+        let (chunks, _) = chunk(&mut tx, &document, &version.text, &new.author, true).await?;
+        tx.commit().await?;
+        self.waiting.notify_one();
+        let chunks = i64::try_from(chunks).unwrap_or(i64::MAX);
+        Ok(Article { document, version, progress: (chunks, chunks) })
+    }
+
+    /// Changes an article; what it said before is kept.
+    pub async fn update(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+        change: &Revision,
+    ) -> Result<Article, Error> {
+        let text = if change.content.is_empty() {
+            None
+        } else {
+            Some(reading::text(&change.content, &change.media_type)?)
+        };
+        let mut tx = self.pools.tenant(tenant).await?;
+        documents::lock(&mut tx, id).await?;
+        let there = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await?;
+        let there = there.ok_or_else(|| not_found(id))?;
+        may_change(who, &there)?;
+        if change.version != 0 && i64::from(there.version) != i64::from(change.version) {
+            return Err(Error::Changed { have: there.version, given: change.version });
+        }
+        let before = articles::get(&mut tx, id, there.version).await?;
+        let before = before.ok_or(Error::Corrupt("article"))?;
+        let masked = match text {
+            Some(text) => self.policy.apply(&text)?,
+            None => Masked { text: before.text, counts: before.masked.0 },
+        };
+        let title = match change.title.trim() {
+            "" => there.path.clone(),
+            given => self.policy.apply(&title(given, ""))?.text,
+        };
+        let document = Document {
+            path: title,
+            hash: text_hash(&masked.text),
+            tags: change.tags.clone().unwrap_or_else(|| there.tags.clone()),
+            version: there.version + 1,
+            provenance: Json(change.provenance.clone()),
+            updated_at: moment(Timestamp::now()),
+            ..there
+        };
+        let author = if change.author.is_empty() { &before.author } else { &change.author };
+        let confidence = change.confidence.or(before.confidence);
+        let version = version(&document, masked, author, confidence);
+        documents::put(&mut tx, &document, None).await?;
+        articles::insert(&mut tx, &version).await?;
+        chunk(&mut tx, &document, &version.text, author, true).await?;
+        let progress = progress(&mut tx, id).await?;
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(Article { document, version, progress })
+    }
+
+    /// An article, in one version or the newest (0).
+    pub async fn article(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+        version: i32,
+    ) -> Result<Article, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let document = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await?;
+        let document = document.ok_or_else(|| not_found(id))?;
+        let version = articles::get(&mut tx, id, version).await?.ok_or_else(|| {
+            Error::not_found("such version of", &told_id("doc", id))
+        })?;
+        let progress = progress(&mut tx, id).await?;
+        tx.finish_reading();
+        Ok(Article { document, version, progress })
+    }
+
+    /// Articles, newest first.
+    pub async fn articles(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        which: &Which,
+    ) -> Result<Vec<(Document, i64, i64)>, Error> {
+        self.documents(tenant, who, &Which { kind: kind::KNOWLEDGE, ..which.clone() }).await
+    }
+
+    /// What an article said, newest first, without the texts.
+    pub async fn versions(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+    ) -> Result<(Document, Vec<Version>), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let document = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await?;
+        let document = document.ok_or_else(|| not_found(id))?;
+        let versions = articles::all(&mut tx, id).await?;
+        tx.finish_reading();
+        Ok((document, versions))
+    }
+
+    /// Removes an article and all that it ever said; whether it was there.
+    pub async fn remove_article(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+    ) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        documents::lock(&mut tx, id).await?;
+        let Some(there) = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await? else {
+            tx.finish_reading();
+            return Ok(false);
+        };
+        may_change(who, &there)?;
+        units::remove_of(&mut tx, id).await?;
+        documents::remove(&mut tx, id).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+}
+
+/// To whom an article of a scope belongs.
+fn owner(who: &Who, scope: i16) -> Result<Uuid, Error> {
+    match scope {
+        scope::TENANT => Ok(ALL_AGENTS),
+        _ if who.agent == ALL_AGENTS => {
+            Err(Error::field("scope", "is `workspace`, and `who` names no agent whose that is"))
+        }
+        _ => Ok(who.agent),
+    }
+}
+
+fn may_change(who: &Who, article: &Document) -> Result<(), Error> {
+    let is_free = article.scope == scope::WORKSPACE || who.maintainer;
+    if is_free { Ok(()) } else { Err(Error::NotMaintainer) }
+}
+
+/// The given title, or the text's first line that says something.
+fn title(given: &str, text: &str) -> String {
+    let given = given.trim();
+    let first = || text.lines().map(|line| line.trim_start_matches('#').trim());
+    let title = if given.is_empty() {
+        first().find(|line| !line.is_empty()).unwrap_or("untitled")
+    } else {
+        given
+    };
+    title.chars().take(LONGEST_TITLE).collect()
+}
+
+fn version(
+    document: &Document,
+    masked: Masked,
+    author: &str,
+    confidence: Option<f64>,
+) -> Version {
+    Version {
+        document_id: document.document_id,
+        version: document.version,
+        title: document.path.clone(),
+        text: masked.text,
+        tags: document.tags.clone(),
+        provenance: document.provenance.clone(),
+        author: author.to_owned(),
+        confidence,
+        masked: Json(masked.counts),
+        created_at: document.updated_at,
+    }
+}
+
+async fn progress(
+    tx: &mut holdfast_pg::TenantTx,
+    id: Uuid,
+) -> sqlx::Result<(i64, i64)> {
+    let found = documents::progress(tx, &[id]).await?;
+    Ok(found.first().map_or((0, 0), |(_, chunks, waiting)| (*chunks, *waiting)))
+}
+
+fn not_found(id: Uuid) -> Error {
+    Error::not_found("article", &told_id("doc", id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_untitled_text_is_called_by_its_first_line() {
+        assert_eq!(title("", "\n## How to brew\nBoil."), "How to brew");
+        assert_eq!(title(" Tea ", "# Other"), "Tea");
+        assert_eq!(title("", " \n"), "untitled");
+    }
+}

@@ -1,0 +1,251 @@
+//! Documents: chunks that stay where their text stays.
+
+use std::collections::HashMap;
+
+use holdfast_pg::TenantTx;
+use holdfast_recall::{Limits, split};
+use holdfast_types::TenantId;
+use jiff::{Timestamp, civil::Date, tz::TimeZone};
+use sha2::{Digest as _, Sha256};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::Keeper;
+use crate::{
+    Error,
+    given::Provenance,
+    store::{
+        documents::{self, Document, Which},
+        items::moment,
+        units::{self, Moved},
+    },
+    unit::{Said, Unit, hash, kind},
+    who::Who,
+};
+
+/// Never told in a group, whoever says that it may be (spec BST-007, C-07).
+const PRIVATE: &str = "MEMORY.md";
+
+/// A document to index; its fields were checked.
+#[derive(Debug, Clone)]
+pub struct NewDocument {
+    pub path: String,
+    pub text: String,
+    pub hash: String,
+    pub group_safe: bool,
+    pub dated: Option<Timestamp>,
+    pub provenance: Provenance,
+}
+
+/// What became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indexed {
+    /// Its id.
+    pub id: Uuid,
+    /// It was indexed already, as it is.
+    pub unchanged: bool,
+    /// How many chunks it has.
+    pub chunks: usize,
+    /// How many of them were there before.
+    pub kept: usize,
+}
+
+impl Keeper {
+    /// Indexes a document in the place of what it was.
+    pub async fn index(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        new: &NewDocument,
+    ) -> Result<Indexed, Error> {
+        let hash = match new.hash.as_str() {
+            "" => text_hash(&new.text),
+            given => given.to_owned(),
+        };
+        let group_safe = new.group_safe && !new.path.ends_with(PRIVATE);
+        let dated = new.dated.or_else(|| day_of(&new.path));
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let there = documents::by_path(&mut tx, who, &new.path).await?;
+        if let Some(there) = &there
+            && there.hash == hash
+            && there.group_safe == group_safe
+            && there.dated.map(jiff_sqlx::Timestamp::to_jiff) == dated
+        {
+            let chunks = units::chunks(&mut tx, there.document_id).await?.len();
+            tx.finish_reading();
+            let id = there.document_id;
+            return Ok(Indexed { id, unchanged: true, chunks, kept: chunks });
+        }
+        let document = Document {
+            document_id: there.as_ref().map_or_else(Uuid::now_v7, |there| there.document_id),
+            kind: kind::DOCUMENT,
+            agent_id: who.agent,
+            user_id: who.user.clone(),
+            scope: 0,
+            path: new.path.clone(),
+            hash,
+            group_safe,
+            dated: dated.map(moment),
+            tags: Vec::new(),
+            version: there.as_ref().map_or(1, |there| there.version + 1),
+            provenance: Json(new.provenance.clone()),
+            created_at: moment(Timestamp::now()),
+            updated_at: moment(Timestamp::now()),
+        };
+        documents::put(&mut tx, &document, None).await?;
+        let may_keep = there.is_none_or(|there| there.group_safe == group_safe);
+        let (chunks, kept) = chunk(&mut tx, &document, &new.text, "", may_keep).await?;
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(Indexed { id: document.document_id, unchanged: false, chunks, kept })
+    }
+
+    /// Takes a document out; whether it was there.
+    pub async fn remove_document(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        path: &str,
+    ) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let Some(there) = documents::by_path(&mut tx, who, path).await? else {
+            tx.finish_reading();
+            return Ok(false);
+        };
+        units::remove_of(&mut tx, there.document_id).await?;
+        documents::remove(&mut tx, there.document_id).await?;
+        tx.commit().await?;
+        Ok(true)
+    }
+
+    /// Documents with their progress: chunks, and those of them that wait.
+    pub async fn documents(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        which: &Which,
+    ) -> Result<Vec<(Document, i64, i64)>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = documents::list(&mut tx, who, which).await?;
+        let ids: Vec<Uuid> = found.iter().map(|document| document.document_id).collect();
+        let progress: HashMap<Uuid, (i64, i64)> = documents::progress(&mut tx, &ids)
+            .await?
+            .into_iter()
+            .map(|(id, chunks, pending)| (id, (chunks, pending)))
+            .collect();
+        tx.finish_reading();
+        let with = |document: Document| {
+            let (chunks, pending) =
+                progress.get(&document.document_id).copied().unwrap_or_default();
+            (document, chunks, pending)
+        };
+        Ok(found.into_iter().map(with).collect())
+    }
+}
+
+/// Cuts a text into the chunks of its document. Those that say what one said before stay, with
+/// their vectors, if they may. How many there are, and how many stayed.
+pub async fn chunk(
+    tx: &mut TenantTx,
+    document: &Document,
+    text: &str,
+    author: &str,
+    may_keep: bool,
+) -> Result<(usize, usize), Error> {
+    let mut there: HashMap<Vec<u8>, Vec<Uuid>> = HashMap::new();
+    for chunk in units::chunks(tx, document.document_id).await? {
+        there.entry(chunk.hash).or_default().push(chunk.unit_id);
+    }
+    let whose = Who {
+        agent: document.agent_id,
+        user: document.user_id.clone(),
+        group: false,
+        maintainer: false,
+        everything: false,
+    };
+    let at = document.dated.unwrap_or(document.updated_at).to_jiff();
+    let (mut new, mut moved) = (Vec::new(), Vec::new());
+    let mut like = None;
+    for (place, chunk) in split(text, Limits::default()).into_iter().enumerate() {
+        let (starts, ends) = (number(chunk.range.start), number(chunk.range.end));
+        let part = &text[chunk.range];
+        let headings = match document.kind {
+            kind::KNOWLEDGE if chunk.headings.first() != Some(&document.path) => {
+                [vec![document.path.clone()], chunk.headings].concat()
+            }
+            _ => chunk.headings,
+        };
+        let context = headings.join("\n");
+        let said = Said { text: part, context: &context, at, provenance: &document.provenance.0 };
+        let same = there.get_mut(&hash(&headings, part)).filter(|_| may_keep).and_then(Vec::pop);
+        let needs_unit = same.is_none() || like.is_none();
+        if let Some(unit_id) = same {
+            moved.push(Moved { unit_id, place: number(place), starts, ends });
+        }
+        if needs_unit {
+            let mut unit = Unit::new(tx.tenant(), &whose, document.kind, said).under(headings);
+            unit.source_id = document.document_id;
+            unit.scope = document.scope;
+            author.clone_into(&mut unit.author);
+            unit.place = number(place);
+            unit.path.clone_from(&document.path);
+            (unit.starts, unit.ends) = (starts, ends);
+            unit.tags.clone_from(&document.tags);
+            unit.group_safe = document.group_safe;
+            unit.dated = document.kind == kind::DOCUMENT && document.dated.is_some();
+            like.get_or_insert_with(|| unit.clone());
+            if same.is_none() {
+                new.push(unit);
+            }
+        }
+    }
+    let gone: Vec<Uuid> = there.into_values().flatten().collect();
+    units::remove(tx, &gone).await?;
+    if let Some(like) = &like {
+        units::move_chunks(tx, &moved, like).await?;
+    }
+    let counts = (new.len() + moved.len(), moved.len());
+    units::insert(tx, &new).await?;
+    Ok(counts)
+}
+
+/// The day that a daily note's path names: `…/YYYYMM/YYYYMMDD.md` or `…/YYYY-MM-DD.md`.
+fn day_of(path: &str) -> Option<Timestamp> {
+    let name = path.rsplit('/').next()?.strip_suffix(".md")?;
+    let digits: String = name.chars().filter(|c| *c != '-').collect();
+    let is_date = digits.len() == 8
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && (name.len() == 8 || name.len() == 10);
+    if !is_date {
+        return None;
+    }
+    let (year, month, day) = (&digits[..4], &digits[4..6], &digits[6..]);
+    let date = Date::new(year.parse().ok()?, month.parse().ok()?, day.parse().ok()?).ok()?;
+    date.to_zoned(TimeZone::UTC).ok().map(|at| at.timestamp())
+}
+
+/// SHA-256 of a text, in hexadecimal.
+pub fn text_hash(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn number(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daily_note_has_its_day_and_other_files_have_none() {
+        let noon = |text: &str| Some(text.parse::<Timestamp>().unwrap());
+
+        assert_eq!(day_of("memory/202611/20261122.md"), noon("2026-11-22T00:00:00Z"));
+        assert_eq!(day_of("memory/2026-11-22.md"), noon("2026-11-22T00:00:00Z"));
+        for path in ["memory/MEMORY.md", "memory/20261399.md", "memory/12345678", "20-26-11-22.md"] {
+            assert_eq!(day_of(path), None, "{path}");
+        }
+    }
+}

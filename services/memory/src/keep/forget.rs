@@ -1,0 +1,79 @@
+//! Erasing: one thing, a session, a user.
+
+use holdfast_types::TenantId;
+use uuid::Uuid;
+
+use super::Keeper;
+use crate::{
+    Error,
+    store::{
+        forget::{self, Count, Erase},
+        items,
+    },
+    who::Who,
+};
+
+/// What is to be erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum What {
+    /// One thing.
+    Item(Uuid),
+    /// What came from a session.
+    Session(String),
+    /// Everything of a user.
+    User(String),
+}
+
+/// What was erased, and what is left of it.
+#[derive(Debug, Clone)]
+pub struct Forgotten {
+    /// Rows of each table that went.
+    pub erased: Vec<Count>,
+    /// Rows of each table that are still there: none.
+    pub left: Vec<Count>,
+}
+
+impl Keeper {
+    /// Erases, and counts in the same transaction what is left.
+    pub async fn forget(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        what: What,
+    ) -> Result<Forgotten, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let erase = match what {
+            What::Item(id) => {
+                let item = items::get(&mut tx, who, id).await?;
+                let item = item.ok_or_else(|| {
+                    Error::not_found("item", &crate::given::told_id("itm", id))
+                })?;
+                Erase::Item(item.item_id)
+            }
+            // A conversation is erased with what belongs to nobody in it, if it is one's own.
+            What::Session(session) => {
+                let whose = (!who.everything).then(|| (who.agents(), who.users()));
+                Erase::Session(session, whose)
+            }
+            What::User(user) => {
+                if !who.everything && user != who.user {
+                    return Err(Error::not_found("user", &user));
+                }
+                Erase::User(user)
+            }
+        };
+        let (erased, left) = forget::erase(&mut tx, &erase).await?;
+        tx.commit().await?;
+        self.views.forget(tenant);
+        Ok(Forgotten { erased, left })
+    }
+
+    /// How much a tenant has: rows by table, what waits, and of that what was given up.
+    pub async fn status(&self, tenant: TenantId) -> Result<(Vec<Count>, i64, i64), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows = forget::rows(&mut tx).await?;
+        let (waiting, given_up) = crate::store::queue::counts(&mut tx).await?;
+        tx.finish_reading();
+        Ok((rows, waiting, given_up))
+    }
+}

@@ -1,0 +1,305 @@
+//! Things that were told: what replaces what, and what is found of them.
+
+use holdfast_embed::Purpose;
+use holdfast_pg::TenantTx;
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use serde_json::Value;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::Keeper;
+use crate::{
+    Error,
+    given::Provenance,
+    store::{
+        items::{self, Active, Item, Which, moment},
+        queue, spaces, units,
+        vectors::{self, Model},
+    },
+    unit::{Said, Unit, kind},
+    who::Who,
+};
+
+/// A thing to keep; its fields were checked.
+#[derive(Debug, Clone)]
+pub struct NewItem {
+    pub kind: i16,
+    pub of_type: String,
+    pub content: String,
+    pub subject: String,
+    pub predicate: String,
+    pub session: String,
+    pub confidence: Option<f64>,
+    pub importance: Option<f64>,
+    pub tags: Vec<String>,
+    pub group_safe: bool,
+    pub at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub supersedes: Option<Uuid>,
+    pub provenance: Provenance,
+}
+
+/// A thing that was kept, or one that says the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kept {
+    /// Which.
+    pub id: Uuid,
+    /// It was there.
+    pub duplicate: bool,
+}
+
+impl Keeper {
+    /// Keeps things, all or none.
+    pub async fn put(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        new: &[NewItem],
+        unless_like: f64,
+        request: &str,
+    ) -> Result<Vec<Kept>, Error> {
+        let embedded = self.memories(new, unless_like).await?;
+        let mut tx = self.pools.tenant(tenant).await?;
+        if !request.is_empty() {
+            let made = items::of_request(&mut tx, request).await?;
+            if !made.is_empty() {
+                tx.finish_reading();
+                let kept = |(_, id): &(i32, Uuid)| Kept { id: *id, duplicate: true };
+                return Ok(made.iter().map(kept).collect());
+            }
+        }
+        let mut kept = Vec::with_capacity(new.len());
+        for (n, (item, vector)) in new.iter().zip(&embedded).enumerate() {
+            let request = (!request.is_empty())
+                .then(|| (request, i32::try_from(n).unwrap_or(i32::MAX)));
+            let like = Like { vector: vector.as_deref(), at_least: unless_like };
+            kept.push(self.put_one(&mut tx, who, item, &like, request).await?);
+        }
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(kept)
+    }
+
+    /// The vectors of those that may be like others, in the order of the things.
+    async fn memories(
+        &self,
+        new: &[NewItem],
+        unless_like: f64,
+    ) -> Result<Vec<Option<Vec<f32>>>, Error> {
+        let mut vectors = vec![None; new.len()];
+        if unless_like <= 0.0 {
+            return Ok(vectors);
+        }
+        let places: Vec<usize> =
+            (0..new.len()).filter(|&n| new[n].kind == kind::MEMORY).collect();
+        let texts: Vec<String> = places.iter().map(|&n| new[n].content.clone()).collect();
+        if texts.is_empty() {
+            return Ok(vectors);
+        }
+        let made = self.embedders.now.embed(&texts, Purpose::Passage).await?;
+        for (n, vector) in places.into_iter().zip(made) {
+            vectors[n] = Some(vector);
+        }
+        Ok(vectors)
+    }
+
+    async fn put_one(
+        &self,
+        tx: &mut TenantTx,
+        who: &Who,
+        new: &NewItem,
+        like: &Like<'_>,
+        request: Option<(&str, i32)>,
+    ) -> Result<Kept, Error> {
+        let now = &self.embedders.now;
+        let model = Model { name: now.model(), dimension: now.dimension() };
+        if let Some(vector) = like.vector {
+            // One after the other: of two at once that say the same, one is kept.
+            let whose = (who.agent, who.user.as_str(), new.of_type.as_str());
+            lock_memories(tx, who).await?;
+            let near = vectors::nearest(tx, model.name, vector, whose).await?;
+            if let Some((id, _)) = near.filter(|(_, cosine)| *cosine >= like.at_least) {
+                return Ok(Kept { id, duplicate: true });
+            }
+        }
+        let item = item(who, new);
+        let old = self.replaced(tx, who, new).await?;
+        if let Some(old) = old {
+            items::supersede(tx, old, item.item_id).await?;
+            units::remove_of(tx, old).await?;
+        }
+        items::insert(tx, &item, request).await?;
+        if let Some(unit) = unit_of(tx.tenant(), &item) {
+            let id = unit.unit_id;
+            units::insert(tx, &[unit]).await?;
+            if let Some(vector) = like.vector {
+                let space = spaces::ensure(tx, model).await?;
+                vectors::insert(tx, model, &[(id, vector)]).await?;
+                if space.model == model.name {
+                    queue::done(tx, &[id]).await?;
+                }
+            }
+        }
+        Ok(Kept { id: item.item_id, duplicate: false })
+    }
+
+    /// The thing whose place the new one takes.
+    async fn replaced(
+        &self,
+        tx: &mut TenantTx,
+        who: &Who,
+        new: &NewItem,
+    ) -> Result<Option<Uuid>, Error> {
+        if let Some(old) = new.supersedes {
+            let there = items::get(tx, who, old).await?.filter(|there| there.kind == new.kind);
+            let there = there.ok_or_else(|| not_found(old))?;
+            return Ok(Some(there.item_id));
+        }
+        match new.kind {
+            kind::VALUE | kind::FACT => {
+                let key = (new.subject.as_str(), new.predicate.as_str());
+                Ok(items::current(tx, who, new.kind, key).await?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// One thing, by its id.
+    pub async fn item(&self, tenant: TenantId, who: &Who, id: Uuid) -> Result<Item, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let item = items::get(&mut tx, who, id).await?;
+        tx.finish_reading();
+        item.ok_or_else(|| not_found(id))
+    }
+
+    /// The value under a key.
+    pub async fn value(&self, tenant: TenantId, who: &Who, key: &str) -> Result<Item, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let item = items::by_key(&mut tx, who, key).await?;
+        tx.finish_reading();
+        item.ok_or_else(|| Error::not_found("value", key))
+    }
+
+    /// Things, newest first.
+    pub async fn items(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        which: &Which,
+    ) -> Result<Vec<Item>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let items = items::list(&mut tx, who, which).await?;
+        tx.finish_reading();
+        Ok(items)
+    }
+
+    /// Takes a thing out of what is found, or puts it back.
+    pub async fn set_active(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+        active: Active,
+    ) -> Result<Item, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let item = items::get(&mut tx, who, id).await?.ok_or_else(|| not_found(id))?;
+        items::set_active(&mut tx, id, active).await?;
+        units::remove_of(&mut tx, id).await?;
+        let item = Item { active: active == Active::Yes, ..item };
+        if let Some(unit) = unit_of(tenant, &item) {
+            units::insert(&mut tx, &[unit]).await?;
+        }
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(item)
+    }
+}
+
+/// What a new memory is compared with.
+struct Like<'a> {
+    vector: Option<&'a [f32]>,
+    at_least: f64,
+}
+
+async fn lock_memories(tx: &mut TenantTx, who: &Who) -> sqlx::Result<()> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 36))";
+    let whose = format!("{}:{}:{}", tx.tenant(), who.agent, who.user);
+    sqlx::query(LOCK).bind(whose).execute(tx.conn()).await?;
+    Ok(())
+}
+
+fn not_found(id: Uuid) -> Error {
+    Error::not_found("item", &crate::given::told_id("itm", id))
+}
+
+fn item(who: &Who, new: &NewItem) -> Item {
+    let now = Timestamp::now();
+    Item {
+        item_id: Uuid::now_v7(),
+        kind: new.kind,
+        agent_id: who.agent,
+        user_id: who.user.clone(),
+        session: new.session.clone(),
+        of_type: new.of_type.clone(),
+        subject: new.subject.clone(),
+        predicate: new.predicate.clone(),
+        content: new.content.clone(),
+        confidence: new.confidence,
+        importance: new.importance,
+        tags: new.tags.clone(),
+        group_safe: new.group_safe,
+        active: true,
+        at: moment(new.at.unwrap_or(now)),
+        expires_at: new.expires_at.map(moment),
+        provenance: Json(new.provenance.clone()),
+        superseded_by: None,
+        superseded_at: None,
+        created_at: moment(now),
+    }
+}
+
+/// What is found of a thing; `None` if nothing may be.
+fn unit_of(tenant: TenantId, item: &Item) -> Option<Unit> {
+    let is_over = item.expires_at.is_some_and(|at| at.to_jiff() <= Timestamp::now());
+    if !item.active || item.superseded_at.is_some() || is_over {
+        return None;
+    }
+    let text = match item.kind {
+        kind::VALUE if item.content == "null" => return None,
+        kind::VALUE => format!("{}: {}", item.subject, plain(&item.content)),
+        kind::FACT => format!("{} {} {}", item.subject, item.predicate, item.content),
+        kind::EVENT => format!("{}: {}", item.of_type, plain(&item.content)),
+        _ => item.content.clone(),
+    };
+    let whose = Who {
+        agent: item.agent_id,
+        user: item.user_id.clone(),
+        group: false,
+        maintainer: false,
+        everything: false,
+    };
+    let said = Said {
+        text: &text,
+        context: "",
+        at: item.at.to_jiff(),
+        provenance: &item.provenance.0,
+    };
+    let mut unit = Unit::new(tenant, &whose, item.kind, said);
+    unit.source_id = item.item_id;
+    unit.session.clone_from(&item.session);
+    unit.of_type.clone_from(&item.of_type);
+    unit.path.clone_from(&item.subject);
+    unit.tags.clone_from(&item.tags);
+    unit.group_safe = item.group_safe;
+    unit.expires_at = item.expires_at.map(jiff_sqlx::Timestamp::to_jiff);
+    Some(unit)
+}
+
+/// What a JSON text says, without its quotes where it is a single text.
+fn plain(json: &str) -> String {
+    match serde_json::from_str(json) {
+        Ok(Value::String(text)) => text,
+        _ => json.to_owned(),
+    }
+}

@@ -1,0 +1,86 @@
+//! What was said in conversations, turn by turn.
+
+use std::collections::BTreeSet;
+
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+
+use super::Keeper;
+use crate::{
+    Error,
+    given::Provenance,
+    store::units,
+    unit::{Said, Unit, kind},
+    who::Who,
+};
+
+/// Something that was said; its fields were checked.
+#[derive(Debug, Clone)]
+pub struct NewTurn {
+    pub reference: String,
+    pub author: String,
+    pub text: String,
+    pub at: Option<Timestamp>,
+}
+
+/// What was said in a conversation.
+#[derive(Debug, Clone)]
+pub struct Told {
+    pub session: String,
+    pub turns: Vec<NewTurn>,
+    pub group_safe: bool,
+    pub provenance: Provenance,
+}
+
+impl Keeper {
+    /// Keeps turns after those that are there; how many were new.
+    ///
+    /// Each is found by the words of the one before it as well: an answer rarely repeats its
+    /// question (docs/decisions/0029).
+    pub async fn add_turns(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        told: &Told,
+    ) -> Result<usize, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let last = units::last_turn(&mut tx, who, &told.session).await?;
+        let mut place = last.as_ref().map_or(0, |last| last.place);
+        let mut before = last.map(|last| last.text).unwrap_or_default();
+        let mut new = Vec::with_capacity(told.turns.len());
+        let now = Timestamp::now();
+        for turn in &told.turns {
+            place += 1;
+            let said = Said {
+                text: &turn.text,
+                context: &before,
+                at: turn.at.unwrap_or(now),
+                provenance: &told.provenance,
+            };
+            let mut unit = Unit::new(tenant, who, kind::TURN, said);
+            unit.session.clone_from(&told.session);
+            unit.reference.clone_from(&turn.reference);
+            unit.author.clone_from(&turn.author);
+            unit.place = place;
+            unit.group_safe = told.group_safe;
+            new.push(unit);
+            before.clone_from(&turn.text);
+        }
+        let made = units::insert(&mut tx, &new).await?;
+        let authors: BTreeSet<String> = told
+            .turns
+            .iter()
+            .map(|turn| turn.author.clone())
+            .filter(|author| !author.is_empty())
+            .collect();
+        if !made.is_empty() && !authors.is_empty() {
+            units::authors(&mut tx, who, &authors.into_iter().collect::<Vec<_>>()).await?;
+        }
+        tx.commit().await?;
+        if !made.is_empty() {
+            self.views.forget(tenant);
+            self.waiting.notify_one();
+        }
+        Ok(made.len())
+    }
+}

@@ -1,0 +1,97 @@
+//! How a tenant is searched and by whom, remembered for some seconds.
+//!
+//! **What can go wrong.** Another process changes the model or makes the tenant's own table: this
+//! one goes on as before for [`FRESH`]. What it searches is there for longer than that: the vectors
+//! of a former model, and its table, are taken away a minute after the change.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use holdfast_pg::Pools;
+use holdfast_types::TenantId;
+use uuid::Uuid;
+
+use crate::{
+    store::{
+        search::{self, Seen},
+        spaces::{self, Space},
+    },
+    who::Who,
+};
+
+/// For how long what was read is believed.
+pub const FRESH: Duration = Duration::from_secs(5);
+
+/// The most that is remembered; beyond it all is read again.
+const MOST: usize = 10_000;
+
+type Key = (TenantId, Uuid, String);
+
+/// How someone's things are searched.
+#[derive(Debug, Clone, Default)]
+pub struct View {
+    /// How the tenant is searched; `None` until it has a vector.
+    pub space: Option<Space>,
+    /// Who wrote what is seen, and how much there is of it.
+    pub seen: Seen,
+}
+
+/// What was read.
+#[derive(Debug, Clone)]
+pub struct Views {
+    pools: Pools,
+    exact_up_to: i64,
+    known: Arc<Mutex<HashMap<Key, (Instant, Arc<View>)>>>,
+}
+
+impl Views {
+    /// Nothing yet. Up to so many vectors are searched exactly, whatever index there is.
+    pub fn new(pools: Pools, exact_up_to: u32) -> Self {
+        Self { pools, exact_up_to: exact_up_to.into(), known: Arc::default() }
+    }
+
+    /// How `who`'s things are searched.
+    pub async fn of(&self, tenant: TenantId, who: &Who) -> sqlx::Result<Arc<View>> {
+        let key = (tenant, who.agent, who.user.clone());
+        if let Some((read, view)) = self.known().get(&key)
+            && read.elapsed() < FRESH
+        {
+            return Ok(Arc::clone(view));
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let space = spaces::get(&mut tx).await?;
+        let count = space
+            .as_ref()
+            .filter(|space| space.own.is_some())
+            .map(|space| (space.model.as_str(), self.exact_up_to + 1));
+        let seen = search::seen(&mut tx, who, count).await?;
+        tx.finish_reading();
+        let view = Arc::new(View { space, seen });
+        let mut known = self.known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(key, (Instant::now(), Arc::clone(&view)));
+        Ok(view)
+    }
+
+    /// The table to search by index; `None` is the exact scan.
+    pub fn own(&self, view: &View) -> Option<String> {
+        if view.seen.vectors <= self.exact_up_to {
+            return None;
+        }
+        view.space.as_ref().and_then(|space| space.own.clone())
+    }
+
+    /// Something of a tenant's changed: it is read again.
+    pub fn forget(&self, tenant: TenantId) {
+        self.known().retain(|(of, ..), _| *of != tenant);
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Instant, Arc<View>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

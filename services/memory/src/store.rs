@@ -1,0 +1,28 @@
+//! Every query: functions over a transaction that sees one tenant's rows.
+//!
+//! Each names the tenant as well, which is what the indexes want. What may be seen is always told
+//! in the same three terms: whose agent's, whose user's, and whether a group listens.
+
+pub mod articles;
+pub mod documents;
+pub mod forget;
+pub mod items;
+pub mod queue;
+pub mod search;
+pub mod spaces;
+pub mod units;
+pub mod vectors;
+
+/// Which rows `who` sees: `$2` everything, `$3` agents, `$4` users, `$5` in a group; `$1` is the
+/// tenant.
+macro_rules! seen {
+    ($select:literal, $rest:literal) => {
+        concat!(
+            $select,
+            " where tenant_id = $1
+                and ($2 or (agent_id = any ($3) and user_id = any ($4) and (group_safe or not $5)))",
+            $rest
+        )
+    };
+}
+pub(crate) use seen;

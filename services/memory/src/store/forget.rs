@@ -1,0 +1,160 @@
+//! Erasing, and counting afterwards what is left.
+//!
+//! What erases and what counts are of one transaction, and the counts ask by the very same
+//! condition; vectors and the queue are counted by the units that were erased.
+
+use holdfast_pg::TenantTx;
+use sqlx::AssertSqlSafe;
+use uuid::Uuid;
+
+/// What is erased.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Erase {
+    /// One thing.
+    Item(Uuid),
+    /// What came from a session, of this agent and user if one is given.
+    Session(String, Option<(Vec<Uuid>, Vec<String>)>),
+    /// Everything of a user.
+    User(String),
+}
+
+/// A table and a number of its rows.
+pub type Count = (&'static str, i64);
+
+/// The tables that hold what somebody said, and the condition that finds it there. `$2` is the id,
+/// the session or the user; `$3` and `$4` narrow a session to whom it may be of.
+const BY_ITEM: [(&str, &str); 2] = [("units", "source_id = $2"), ("items", "item_id = $2")];
+const BY_SESSION: [(&str, &str); 2] = [
+    ("units", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
+    ("items", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
+];
+const BY_USER: [(&str, &str); 4] = [
+    ("units", "user_id = $2"),
+    ("items", "user_id = $2"),
+    ("documents", "user_id = $2"),
+    ("authors", "user_id = $2"),
+];
+
+impl Erase {
+    const fn tables(&self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Item(_) => &BY_ITEM,
+            Self::Session(..) => &BY_SESSION,
+            Self::User(_) => &BY_USER,
+        }
+    }
+}
+
+macro_rules! bound {
+    ($tx:ident, $what:ident, $sql:ident, $query:ident) => {{
+        let query = sqlx::$query(AssertSqlSafe($sql)).bind($tx.tenant().as_uuid());
+        match $what {
+            Erase::Item(id) => query.bind(*id),
+            Erase::User(user) => query.bind(user.clone()),
+            Erase::Session(session, whose) => {
+                let (agents, users) = whose.clone().unwrap_or_default();
+                query.bind(session.clone()).bind(whose.is_none()).bind(agents).bind(users)
+            }
+        }
+    }};
+}
+
+/// Erases; how many rows of each table went, and how many are left, which are none.
+pub async fn erase(
+    tx: &mut TenantTx,
+    what: &Erase,
+) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
+    let units: Vec<Uuid> = {
+        let (_, condition) = what.tables()[0];
+        let sql = format!("select unit_id from memory.units where tenant_id = $1 and {condition}");
+        bound!(tx, what, sql, query_scalar).fetch_all(tx.conn()).await?
+    };
+    let own = own_table(tx).await?;
+    let mut erased = of_units(tx, &units, own.as_deref()).await?;
+    if matches!(what, Erase::Session(..)) {
+        nobody_said(tx, &units).await?;
+    }
+    for (table, condition) in what.tables() {
+        let sql = format!("delete from memory.{table} where tenant_id = $1 and {condition}");
+        let gone = bound!(tx, what, sql, query).execute(tx.conn()).await?.rows_affected();
+        erased.push((table, i64::try_from(gone).unwrap_or(i64::MAX)));
+    }
+    let mut left = of_units(tx, &units, own.as_deref()).await?;
+    for (table, condition) in what.tables() {
+        let sql = format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
+        let rows = bound!(tx, what, sql, query_scalar).fetch_one(tx.conn()).await?;
+        left.push((table, rows));
+    }
+    Ok((erased, left))
+}
+
+
+/// The rows of these units in the tables that follow them.
+async fn of_units(
+    tx: &mut TenantTx,
+    units: &[Uuid],
+    own: Option<&str>,
+) -> sqlx::Result<Vec<Count>> {
+    const VECTORS: &str =
+        "select count(*) from memory.vectors where tenant_id = $1 and unit_id = any ($2)";
+    const QUEUE: &str =
+        "select count(*) from memory.queue where tenant_id = $1 and unit_id = any ($2)";
+    let tenant = tx.tenant().as_uuid();
+    let mut counts = Vec::new();
+    for (what, sql) in [("vectors", VECTORS), ("queue", QUEUE)] {
+        let rows =
+            sqlx::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
+        counts.push((what, rows));
+    }
+    if let Some(own) = own {
+        let sql = format!("select count(*) from memory.{own} where unit_id = any ($1)");
+        let rows = sqlx::query_scalar(AssertSqlSafe(sql))
+            .bind(units)
+            .fetch_one(tx.conn())
+            .await?;
+        counts.push(("index", rows));
+    }
+    Ok(counts)
+}
+
+/// Forgets the names of those who said nothing but these.
+async fn nobody_said(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
+    const SQL: &str = "
+        delete from memory.authors a
+        using (select distinct agent_id, user_id, author from memory.units
+               where tenant_id = $1 and unit_id = any ($2)) gone
+        where a.tenant_id = $1 and a.agent_id = gone.agent_id and a.user_id = gone.user_id
+          and a.name = gone.author
+          and not exists (
+              select from memory.units u
+              where u.tenant_id = $1 and u.place >= 0 and u.agent_id = a.agent_id
+                and u.user_id = a.user_id and u.author = a.name and u.unit_id <> all ($2))";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// The tenant's own table, if its name is one.
+async fn own_table(tx: &mut TenantTx) -> sqlx::Result<Option<String>> {
+    let space = super::spaces::get(tx).await?;
+    Ok(space.and_then(|space| space.own).filter(|own| {
+        own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    }))
+}
+
+/// How many rows a tenant has, table by table.
+pub async fn rows(tx: &mut TenantTx) -> sqlx::Result<Vec<Count>> {
+    const SQL: [(&str, &str); 4] = [
+        ("items", "select count(*) from memory.items where tenant_id = $1 and kind > 0"),
+        ("documents", "select count(*) from memory.documents where tenant_id = $1 and version > 0"),
+        ("units", "select count(*) from memory.units where tenant_id = $1 and place >= 0"),
+        ("vectors", "select count(*) from memory.vectors where tenant_id = $1 and model > ''"),
+    ];
+    let tenant = tx.tenant().as_uuid();
+    let mut counts = Vec::new();
+    for (what, sql) in SQL {
+        let rows = sqlx::query_scalar(sql).bind(tenant).fetch_one(tx.conn()).await?;
+        counts.push((what, rows));
+    }
+    Ok(counts)
+}

@@ -1,0 +1,272 @@
+//! `memory.items`: things that were told.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use sqlx::{Postgres, QueryBuilder, types::Json};
+use uuid::Uuid;
+
+use super::seen;
+use crate::{given::Provenance, who::Who};
+
+/// A thing that was told.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Item {
+    pub item_id: Uuid,
+    pub kind: i16,
+    pub agent_id: Uuid,
+    pub user_id: String,
+    pub session: String,
+    #[sqlx(rename = "type")]
+    pub of_type: String,
+    pub subject: String,
+    pub predicate: String,
+    pub content: String,
+    pub confidence: Option<f64>,
+    pub importance: Option<f64>,
+    pub tags: Vec<String>,
+    pub group_safe: bool,
+    pub active: bool,
+    pub at: jiff_sqlx::Timestamp,
+    pub expires_at: Option<jiff_sqlx::Timestamp>,
+    pub provenance: Json<Provenance>,
+    pub superseded_by: Option<Uuid>,
+    pub superseded_at: Option<jiff_sqlx::Timestamp>,
+    pub created_at: jiff_sqlx::Timestamp,
+}
+
+macro_rules! item {
+    ($rest:literal) => {
+        seen!(
+            "select item_id, kind, agent_id, user_id, session, type, subject, predicate, content,
+                    confidence, importance, tags, group_safe, active, at, expires_at, provenance,
+                    superseded_by, superseded_at, created_at
+             from memory.items",
+            $rest
+        )
+    };
+}
+
+/// Keeps a thing under the request that made it.
+pub async fn insert(
+    tx: &mut TenantTx,
+    item: &Item,
+    request: Option<(&str, i32)>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into memory.items
+            (tenant_id, item_id, kind, agent_id, user_id, session, type, subject, predicate, content,
+             confidence, importance, tags, group_safe, at, expires_at, provenance, request, request_n)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(item.item_id)
+        .bind(item.kind)
+        .bind(item.agent_id)
+        .bind(&item.user_id)
+        .bind(&item.session)
+        .bind(&item.of_type)
+        .bind(&item.subject)
+        .bind(&item.predicate)
+        .bind(&item.content)
+        .bind(item.confidence)
+        .bind(item.importance)
+        .bind(&item.tags)
+        .bind(item.group_safe)
+        .bind(item.at)
+        .bind(item.expires_at)
+        .bind(&item.provenance)
+        .bind(request.map(|(request, _)| request))
+        .bind(request.map_or(0, |(_, n)| n))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// What a request made before, by its places.
+pub async fn of_request(tx: &mut TenantTx, request: &str) -> sqlx::Result<Vec<(i32, Uuid)>> {
+    const SQL: &str = "
+        select request_n, item_id from memory.items
+        where tenant_id = $1 and request = $2 order by request_n";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(request).fetch_all(tx.conn()).await
+}
+
+/// The thing that counts of a key or of a subject's predicate, locked; one at a time goes on.
+pub async fn current(
+    tx: &mut TenantTx,
+    who: &Who,
+    kind: i16,
+    key: (&str, &str),
+) -> sqlx::Result<Option<Uuid>> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 35))";
+    const SQL: &str = "
+        select item_id from memory.items
+        where tenant_id = $1 and kind = $2 and agent_id = $3 and user_id = $4 and subject = $5
+          and predicate = $6 and superseded_at is null and kind in (2, 3)";
+    let tenant = tx.tenant();
+    let (subject, predicate) = key;
+    let what = format!("{tenant}:{}:{}:{kind}:{subject}\n{predicate}", who.agent, who.user);
+    sqlx::query(LOCK).bind(what).execute(tx.conn()).await?;
+    sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(kind)
+        .bind(who.agent)
+        .bind(&who.user)
+        .bind(subject)
+        .bind(predicate)
+        .fetch_optional(tx.conn())
+        .await
+}
+
+/// Makes a thing history.
+pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update memory.items set superseded_by = $3, superseded_at = clock_timestamp()
+        where tenant_id = $1 and item_id = $2 and superseded_at is null";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(old).bind(by).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// One thing that `who` sees.
+pub async fn get(tx: &mut TenantTx, who: &Who, id: Uuid) -> sqlx::Result<Option<Item>> {
+    const SQL: &str = item!(" and item_id = $6");
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(who.everything)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(who.group)
+        .bind(id)
+        .fetch_optional(tx.conn())
+        .await
+}
+
+/// The value that counts under a key: the user's own before everybody's, the agent's before all
+/// agents'.
+pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Option<Item>> {
+    const SQL: &str = item!(
+        " and kind = 2 and subject = $6 and superseded_at is null and active and content <> 'null'
+            and (expires_at is null or expires_at > now())
+          order by user_id desc, agent_id desc limit 1"
+    );
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(who.everything)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(who.group)
+        .bind(key)
+        .fetch_optional(tx.conn())
+        .await
+}
+
+/// Takes a thing out of what is found, or puts it back.
+pub async fn set_active(tx: &mut TenantTx, id: Uuid, active: Active) -> sqlx::Result<()> {
+    const SQL: &str =
+        "update memory.items set active = $3 where tenant_id = $1 and item_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(id)
+        .bind(active == Active::Yes)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// Whether a thing is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Active {
+    /// It is.
+    Yes,
+    /// It is kept, and no more.
+    No,
+}
+
+/// Which things to list.
+#[derive(Debug, Clone, Default)]
+pub struct Which {
+    pub kinds: Vec<i16>,
+    pub of_type: String,
+    pub session: String,
+    pub subject: String,
+    pub key_prefix: String,
+    pub history: bool,
+    pub limit: i64,
+    pub after: Option<Uuid>,
+}
+
+/// Things, newest first.
+pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<Vec<Item>> {
+    let mut query = QueryBuilder::<Postgres>::new(item!("").split("$1").next().unwrap_or_default());
+    query.push_bind(tx.tenant().as_uuid());
+    if !who.everything {
+        query.push(" and agent_id = any (").push_bind(who.agents());
+        query.push(") and user_id = any (").push_bind(who.users()).push(")");
+        if who.group {
+            query.push(" and group_safe");
+        }
+    }
+    if !which.kinds.is_empty() {
+        query.push(" and kind = any (").push_bind(which.kinds.clone()).push(")");
+    }
+    for (column, value) in
+        [("type", &which.of_type), ("session", &which.session), ("subject", &which.subject)]
+    {
+        if !value.is_empty() {
+            query.push(" and ").push(column).push(" = ").push_bind(value.clone());
+        }
+    }
+    if !which.key_prefix.is_empty() {
+        query.push(" and starts_with(subject, ").push_bind(which.key_prefix.clone()).push(")");
+    }
+    if !which.history {
+        query.push(
+            " and superseded_at is null and active and (kind <> 2 or content <> 'null')
+              and (expires_at is null or expires_at > now())",
+        );
+    }
+    if let Some(after) = which.after {
+        query.push(" and item_id < ").push_bind(after);
+    }
+    query.push(" and kind > 0 order by item_id desc limit ").push_bind(which.limit);
+    query.build_query_as().fetch_all(tx.conn()).await
+}
+
+/// The moment as the columns have it.
+pub fn moment(at: Timestamp) -> jiff_sqlx::Timestamp {
+    at.into()
+}
+
+/// Things whose time is over: they are kept, and found no more.
+pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
+    const SQL: &str = "
+        with over as (
+            update memory.items set active = false
+            where item_id in (
+                select item_id from memory.items
+                where tenant_id = $1 and active and expires_at <= now() limit 500)
+              and tenant_id = $1
+            returning item_id
+        )
+        delete from memory.units u using over
+        where u.tenant_id = $1 and u.source_id = over.item_id";
+    let tenant = tx.tenant().as_uuid();
+    Ok(sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?.rows_affected())
+}
+
+/// Tenants that have things whose time is over.
+pub async fn expiring(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
+    const SQL: &str = "
+        select distinct tenant_id from (
+            select tenant_id from memory.items
+            where expires_at <= now() and expires_at is not null and active
+            order by expires_at limit 500) over";
+    let found: Vec<Uuid> = sqlx::query_scalar(SQL).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(TenantId::from).collect())
+}

@@ -1,0 +1,255 @@
+//! The two searches and their union, in one statement.
+//!
+//! By words: a function that reads the index as the owner (see the migration). By meaning: all the
+//! vectors that are seen, or the tenant's own table with its index. Each unit that either found
+//! comes back with both signals, since one that only the words found needs its cosine too.
+
+use holdfast_pg::TenantTx;
+use holdfast_types::TenantId;
+use serde::Serialize;
+use sqlx::{AssertSqlSafe, types::Json};
+use uuid::Uuid;
+
+use crate::{given::Provenance, who::Who, words};
+
+/// How many of each kind are looked at: 30 lose nothing against all (docs/decisions/0029).
+const CANDIDATES: i32 = 30;
+
+/// How many nodes of its graph the index keeps at hand while it searches: what recall it has.
+const EF_SEARCH: &str = "200";
+
+/// What is asked for, of what is seen.
+#[derive(Debug, Clone)]
+pub struct Ask {
+    /// The terms; any of them counts.
+    pub terms: Vec<String>,
+    /// The meaning, and by which model.
+    pub meaning: Option<(String, Vec<f32>)>,
+    /// The tenant's own table, where it is to be searched there.
+    pub own: Option<String>,
+    /// The kinds of units.
+    pub kinds: Vec<i16>,
+    /// The rarer filters.
+    pub narrow: Option<Narrow>,
+    /// How many are wanted in the end.
+    pub k: u32,
+    /// Whether the vectors themselves come back too.
+    pub with_vectors: bool,
+}
+
+/// The rarer filters. What is `None` or empty is all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Narrow {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub not_sessions: Vec<String>,
+    /// Seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_prefix: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope: Option<i16>,
+}
+
+/// A unit that was found.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct FoundUnit {
+    pub unit_id: Uuid,
+    pub kind: i16,
+    pub source_id: Uuid,
+    pub agent_id: Uuid,
+    pub user_id: String,
+    pub session: String,
+    #[sqlx(rename = "type")]
+    pub of_type: String,
+    pub scope: i16,
+    pub author: String,
+    #[sqlx(rename = "ref")]
+    pub reference: String,
+    pub path: String,
+    pub headings: Vec<String>,
+    pub starts: i32,
+    pub ends: i32,
+    pub tags: Vec<String>,
+    pub text: String,
+    pub at: jiff_sqlx::Timestamp,
+    pub dated: bool,
+    pub terms: i32,
+    pub provenance: Json<Provenance>,
+    /// The score of its words.
+    pub said: f32,
+    /// Its cosine.
+    pub meant: f32,
+    /// Its vector, if it was asked for and there is one.
+    pub vector: Option<Vec<f32>>,
+}
+
+/// Finds what words or meaning say is near, in no order.
+pub async fn find(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<FoundUnit>> {
+    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
+                                  set_config('hnsw.iterative_scan', 'strict_order', true)";
+
+    let tenant = tx.tenant();
+    if ask.own.is_some() {
+        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
+    }
+    let (model, vector) = match &ask.meaning {
+        Some((model, vector)) => (model.as_str(), Some(vector)),
+        None => ("", None),
+    };
+    let candidates = CANDIDATES.max(i32::try_from(ask.k).unwrap_or(CANDIDATES));
+    sqlx::query_as(AssertSqlSafe(statement(ask)))
+        .bind(tenant.as_uuid())
+        .bind(vector)
+        .bind(model)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(&ask.kinds)
+        .bind(who.group)
+        .bind(candidates)
+        .bind(words::any_of(&ask.terms))
+        .bind(whose(tenant, who))
+        .bind(ask.narrow.as_ref().map(Json))
+        .fetch_all(tx.conn())
+        .await
+}
+
+/// The marks of those whose units are seen.
+fn whose(tenant: TenantId, who: &Who) -> String {
+    let marks: Vec<String> =
+        who.agents().into_iter().map(|agent| words::mark(tenant, agent)).collect();
+    words::any_of(&marks).unwrap_or_default()
+}
+
+/// Nothing in it comes from a request but the choice between fixed parts; the own table's name is
+/// letters, digits and `_`, or it is not used.
+fn statement(ask: &Ask) -> String {
+    let own = ask.own.as_ref().filter(|own| {
+        own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    });
+    let (table, of_model) = match own {
+        Some(own) => (own.as_str(), ""),
+        None => ("vectors", "v.tenant_id = $1 and v.model = $3 and"),
+    };
+    let (join, within) = if ask.narrow.is_some() {
+        (
+            "join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1",
+            "and memory.is_within(u, $11)",
+        )
+    } else {
+        ("", "")
+    };
+    let vector = if ask.with_vectors { "v.embedding::real[]" } else { "null::real[]" };
+    format!(
+        "with q as materialized (select $2::real[]::vector as v),
+         near as (
+             select v.unit_id from memory.{table} v {join}
+             where {of_model} v.agent_id = any ($4) and v.user_id = any ($5)
+               and v.kind = any ($6) and (v.group_safe or not $7)
+               and $2::real[] is not null {within}
+             order by v.embedding <#> (select q.v from q) limit $8
+         ), said as (
+             select unit_id, score
+             from memory.words($9::tsquery, $10::tsquery, $4, $5, $6, $7, $11, $8)
+             where $9::text is not null
+         ), found as (
+             select unit_id from near union select unit_id from said
+         )
+         select u.unit_id, u.kind, u.source_id, u.agent_id, u.user_id, u.session, u.type, u.scope,
+                u.author, u.ref, u.path, u.headings, u.starts, u.ends, u.tags, u.text, u.at, u.dated,
+                u.terms, u.provenance, coalesce(s.score, 0) as said,
+                coalesce(-(v.embedding <#> (select q.v from q)), 0)::real as meant,
+                {vector} as vector
+         from found f
+         join memory.units u on u.unit_id = f.unit_id and u.tenant_id = $1
+         left join memory.vectors v
+             on v.unit_id = f.unit_id and v.tenant_id = $1 and v.model = $3
+         left join said s on s.unit_id = f.unit_id
+         where u.expires_at is null or u.expires_at > now()"
+    )
+}
+
+/// What is known of what `who` sees before a question is asked.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    /// Those who wrote turns.
+    pub authors: Vec<String>,
+    /// How many vectors there are, up to a bound; counted only where the tenant has its own table.
+    pub vectors: i64,
+}
+
+/// Looks who wrote something, and how much there is.
+pub async fn seen(
+    tx: &mut TenantTx,
+    who: &Who,
+    count: Option<(&str, i64)>,
+) -> sqlx::Result<Seen> {
+    const AUTHORS: &str = "
+        select distinct name from memory.authors
+        where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";
+    const COUNT: &str = "
+        select count(*) from (
+            select from memory.vectors
+            where tenant_id = $1 and model = $4 and agent_id = any ($2) and user_id = any ($3)
+            limit $5) some";
+
+    let tenant = tx.tenant().as_uuid();
+    let authors = sqlx::query_scalar(AUTHORS)
+        .bind(tenant)
+        .bind(who.agents())
+        .bind(who.users())
+        .fetch_all(tx.conn())
+        .await?;
+    let mut vectors = 0;
+    if let Some((model, most)) = count {
+        vectors = sqlx::query_scalar(COUNT)
+            .bind(tenant)
+            .bind(who.agents())
+            .bind(who.users())
+            .bind(model)
+            .bind(most)
+            .fetch_one(tx.conn())
+            .await?;
+    }
+    Ok(Seen { authors, vectors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(own: &str) -> Ask {
+        Ask {
+            terms: Vec::new(),
+            meaning: None,
+            own: Some(own.to_owned()),
+            kinds: Vec::new(),
+            narrow: None,
+            k: 10,
+            with_vectors: false,
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_table_of_ours_never_reaches_the_statement() {
+        assert!(statement(&ask("own_12ab_34")).contains("memory.own_12ab_34 v"));
+        for bad in ["own_1; drop table x", "vectors2", "own_a\"b"] {
+            assert!(statement(&ask(bad)).contains("memory.vectors v "), "{bad}");
+        }
+    }
+
+    #[test]
+    fn filters_that_are_not_set_are_not_said() {
+        let narrow = Narrow { session: Some("s".into()), ..Narrow::default() };
+
+        assert_eq!(serde_json::to_string(&narrow).unwrap(), r#"{"session":"s"}"#);
+    }
+}

@@ -1,0 +1,118 @@
+//! `memory.spaces`: how each tenant is searched.
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::TenantId;
+use uuid::Uuid;
+
+use super::vectors::Model;
+
+/// How a tenant is searched.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct Space {
+    /// The model of the vectors that questions are compared with.
+    pub model: String,
+    /// Their dimension.
+    pub dimension: i32,
+    /// The table of its own with an index.
+    pub own: Option<String>,
+    /// The model before, whose vectors are still there.
+    pub former: Option<String>,
+}
+
+/// How the tenant is searched; `None` until it has a vector.
+pub async fn get(tx: &mut TenantTx) -> sqlx::Result<Option<Space>> {
+    const SQL: &str =
+        "select model, dimension, own, former from memory.spaces where tenant_id = $1";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).fetch_optional(tx.conn()).await
+}
+
+/// How the tenant is searched, which from the first vector on is by this model.
+pub async fn ensure(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<Space> {
+    const SQL: &str = "
+        insert into memory.spaces (tenant_id, model, dimension) values ($1, $2, $3)
+        on conflict (tenant_id) do nothing
+        returning model, dimension, own, former";
+    if let Some(space) = get(tx).await? {
+        return Ok(space);
+    }
+    let tenant = tx.tenant().as_uuid();
+    let made: Option<Space> = sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(model.name)
+        .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
+        .fetch_optional(tx.conn())
+        .await?;
+    match made {
+        Some(space) => Ok(space),
+        None => get(tx).await?.ok_or(sqlx::Error::RowNotFound),
+    }
+}
+
+/// Has the tenant searched by another model from now on.
+pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update memory.spaces
+        set former = model, model = $2, dimension = $3, own = null, changed_at = clock_timestamp()
+        where tenant_id = $1 and model <> $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(model.name)
+        .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// The former model is gone.
+pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
+    const DROP: &str = "select memory.drop_own($1)";
+    const SQL: &str =
+        "update memory.spaces set former = null where tenant_id = $1 and former = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(DROP).bind(model).execute(tx.conn()).await?;
+    sqlx::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// Makes the tenant's own table with its index; how many vectors it has.
+pub async fn make_own(tx: &mut TenantTx) -> sqlx::Result<i64> {
+    sqlx::query("set local statement_timeout = 0").execute(tx.conn()).await?;
+    sqlx::query_scalar("select memory.make_own()").fetch_one(tx.conn()).await
+}
+
+/// Tenants that are searched by another model, and have been for longer than this process runs: one
+/// of an older configuration does not turn back what a newer one has done.
+pub async fn outdated(
+    tx: &mut SystemTx,
+    model: &str,
+    running_s: i64,
+) -> sqlx::Result<Vec<TenantId>> {
+    const SQL: &str = "
+        select tenant_id from memory.spaces
+        where model <> $1 and changed_at < clock_timestamp() - make_interval(secs => $2)
+        order by tenant_id limit 100";
+    let found: Vec<Uuid> =
+        sqlx::query_scalar(SQL).bind(model).bind(seconds(running_s)).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(TenantId::from).collect())
+}
+
+/// Tenants whose former model's vectors nobody asks any more.
+pub async fn with_former(
+    tx: &mut SystemTx,
+    after_s: i64,
+) -> sqlx::Result<Vec<(TenantId, String)>> {
+    const SQL: &str = "
+        select tenant_id, former from memory.spaces
+        where former is not null and changed_at < clock_timestamp() - make_interval(secs => $1)
+        order by tenant_id limit 100";
+    let found: Vec<(Uuid, String)> =
+        sqlx::query_as(SQL).bind(seconds(after_s)).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(|(tenant, former)| (tenant.into(), former)).collect())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "seconds of a process's life")]
+const fn seconds(whole: i64) -> f64 {
+    whole as f64
+}

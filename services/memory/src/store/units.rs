@@ -1,0 +1,169 @@
+//! `memory.units`: what may be found now.
+
+use holdfast_pg::TenantTx;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{unit::Unit, who::Who};
+
+/// How many go into one statement.
+const BATCH: usize = 256;
+
+/// Keeps units and queues them for their vectors. A turn that is there already is passed over; the
+/// ids of those that were made come back.
+pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>> {
+    const SQL: &str = "
+        with made as (
+            insert into memory.units
+                (tenant_id, unit_id, kind, source_id, agent_id, user_id, session, type, scope, author,
+                 ref, place, path, headings, starts, ends, tags, text, group_safe, at, dated,
+                 expires_at, terms, words, hash, provenance)
+            select $1, unit_id, kind, source_id, agent_id, user_id, session, type, scope, author,
+                   ref, place, path, headings, starts, ends, tags, text, group_safe, at, dated,
+                   expires_at, terms, words, hash, provenance
+            from jsonb_to_recordset($2) as r (
+                unit_id uuid, kind smallint, source_id uuid, agent_id uuid, user_id text, session text,
+                type text, scope smallint, author text, ref text, place integer, path text,
+                headings text[], starts integer, ends integer, tags text[], text text,
+                group_safe boolean, at timestamptz, dated boolean, expires_at timestamptz,
+                terms integer, words tsvector, hash bytea, provenance jsonb)
+            on conflict (ref, session, user_id, agent_id, tenant_id) where kind = 5 do nothing
+            returning unit_id
+        ), queued as (
+            insert into memory.queue (tenant_id, unit_id) select $1, unit_id from made
+        )
+        select unit_id from made";
+
+    let tenant = tx.tenant().as_uuid();
+    let mut made = Vec::with_capacity(units.len());
+    for part in units.chunks(BATCH) {
+        let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
+            .bind(tenant)
+            .bind(Json(part))
+            .fetch_all(tx.conn())
+            .await?;
+        made.extend(ids);
+    }
+    Ok(made)
+}
+
+/// Takes away the units of an item or a document.
+pub async fn remove_of(tx: &mut TenantTx, source: Uuid) -> sqlx::Result<u64> {
+    const SQL: &str = "delete from memory.units where tenant_id = $1 and source_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    Ok(sqlx::query(SQL).bind(tenant).bind(source).execute(tx.conn()).await?.rows_affected())
+}
+
+/// Takes away these units.
+pub async fn remove(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<u64> {
+    const SQL: &str = "delete from memory.units where tenant_id = $1 and unit_id = any ($2)";
+    let tenant = tx.tenant().as_uuid();
+    Ok(sqlx::query(SQL).bind(tenant).bind(units).execute(tx.conn()).await?.rows_affected())
+}
+
+/// The newest turn of a conversation of `who`'s.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct LastTurn {
+    /// Its place.
+    pub place: i32,
+    /// What it says.
+    pub text: String,
+}
+
+/// The newest turn of a conversation, once nobody else adds to it.
+pub async fn last_turn(
+    tx: &mut TenantTx,
+    who: &Who,
+    session: &str,
+) -> sqlx::Result<Option<LastTurn>> {
+    const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 34))";
+    const SQL: &str = "
+        select place, text from memory.units
+        where tenant_id = $1 and kind = 5 and session = $2 and agent_id = $3 and user_id = $4
+        order by place desc limit 1";
+
+    let tenant = tx.tenant();
+    let whose = format!("{tenant}:{}:{}:{session}", who.agent, who.user);
+    sqlx::query(LOCK).bind(whose).execute(tx.conn()).await?;
+    sqlx::query_as(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session)
+        .bind(who.agent)
+        .bind(&who.user)
+        .fetch_optional(tx.conn())
+        .await
+}
+
+/// Remembers who said something.
+pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Result<()> {
+    const SQL: &str = "
+        insert into memory.authors (tenant_id, agent_id, user_id, name)
+        select $1, $2, $3, name from unnest($4::text[]) as n (name)
+        on conflict do nothing";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(who.agent)
+        .bind(&who.user)
+        .bind(names)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// A chunk that is there, by what it says.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Chunk {
+    /// The unit.
+    pub unit_id: Uuid,
+    /// The hash of what is embedded of it.
+    pub hash: Vec<u8>,
+}
+
+/// The chunks of a document, in order.
+pub async fn chunks(tx: &mut TenantTx, document: Uuid) -> sqlx::Result<Vec<Chunk>> {
+    const SQL: &str = "
+        select unit_id, hash from memory.units
+        where tenant_id = $1 and source_id = $2 order by place";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(document).fetch_all(tx.conn()).await
+}
+
+/// Where a chunk that stays now stands.
+#[derive(Debug, Clone, serde::Serialize)]
+pub struct Moved {
+    /// The unit.
+    pub unit_id: Uuid,
+    /// Its place and range now.
+    pub place: i32,
+    /// From this byte.
+    pub starts: i32,
+    /// To this one.
+    pub ends: i32,
+}
+
+/// Says where chunks stand that were kept, and whatever else of their document has changed.
+pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sqlx::Result<()> {
+    const UNITS: &str = "
+        update memory.units u
+        set place = r.place, starts = r.starts, ends = r.ends, group_safe = $3, at = $4, dated = $5,
+            provenance = $6, tags = $7, path = $8
+        from jsonb_to_recordset($2) as r (unit_id uuid, place integer, starts integer, ends integer)
+        where u.tenant_id = $1 and u.unit_id = r.unit_id";
+
+    let tenant = tx.tenant().as_uuid();
+    for part in moved.chunks(BATCH) {
+        sqlx::query(UNITS)
+            .bind(tenant)
+            .bind(Json(part))
+            .bind(like.group_safe)
+            .bind(jiff_sqlx::Timestamp::from(like.at))
+            .bind(like.dated)
+            .bind(Json(&like.provenance))
+            .bind(&like.tags)
+            .bind(&like.path)
+            .execute(tx.conn())
+            .await?;
+    }
+    Ok(())
+}

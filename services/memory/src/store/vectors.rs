@@ -1,0 +1,107 @@
+//! `memory.vectors`: what units mean, by which model.
+//!
+//! Rows are added and taken away, never changed: the tenant's own table follows by statement.
+
+use holdfast_pg::TenantTx;
+use uuid::Uuid;
+
+/// A model's name and its vectors' dimension.
+#[derive(Debug, Clone, Copy)]
+pub struct Model<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// The dimension.
+    pub dimension: usize,
+}
+
+/// Keeps the vectors of units that are still there.
+pub async fn insert(
+    tx: &mut TenantTx,
+    model: Model<'_>,
+    vectors: &[(Uuid, &[f32])],
+) -> sqlx::Result<u64> {
+    const SQL: &str = "
+        insert into memory.vectors
+            (tenant_id, unit_id, model, dimension, agent_id, user_id, kind, group_safe, hash, embedding)
+        select u.tenant_id, u.unit_id, $2, $3, u.agent_id, u.user_id, u.kind, u.group_safe, u.hash,
+               ($5::real[])[(n - 1) * $3 + 1 : n * $3]::vector
+        from unnest($4::uuid[]) with ordinality as g (unit_id, n)
+        join memory.units u on u.unit_id = g.unit_id and u.tenant_id = $1
+        on conflict do nothing";
+
+    let tenant = tx.tenant().as_uuid();
+    let ids: Vec<Uuid> = vectors.iter().map(|(id, _)| *id).collect();
+    let numbers: Vec<f32> = vectors.iter().flat_map(|(_, vector)| vector.iter().copied()).collect();
+    let done = sqlx::query(SQL)
+        .bind(tenant)
+        .bind(model.name)
+        .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
+        .bind(&ids)
+        .bind(&numbers)
+        .execute(tx.conn())
+        .await?;
+    Ok(done.rows_affected())
+}
+
+/// Gives units the vectors of others that say the same; says which got one.
+pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Result<Vec<Uuid>> {
+    const SQL: &str = "
+        insert into memory.vectors
+            (tenant_id, unit_id, model, dimension, agent_id, user_id, kind, group_safe, hash, embedding)
+        select u.tenant_id, u.unit_id, same.model, same.dimension, u.agent_id, u.user_id, u.kind,
+               u.group_safe, u.hash, same.embedding
+        from memory.units u
+        cross join lateral (
+            select v.model, v.dimension, v.embedding from memory.vectors v
+            where v.hash = u.hash and v.tenant_id = $1 and v.model = $2 limit 1
+        ) same
+        where u.tenant_id = $1 and u.unit_id = any ($3)
+        on conflict do nothing
+        returning unit_id";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(units).fetch_all(tx.conn()).await
+}
+
+/// How many vectors a tenant has of a model.
+pub async fn count(tx: &mut TenantTx, model: &str) -> sqlx::Result<i64> {
+    const SQL: &str =
+        "select count(*) from memory.vectors where tenant_id = $1 and model = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(model).fetch_one(tx.conn()).await
+}
+
+/// Takes some of a model's vectors away; how many.
+pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<u64> {
+    const SQL: &str = "
+        delete from memory.vectors where tenant_id = $1 and model = $2 and unit_id in (
+            select unit_id from memory.vectors where tenant_id = $1 and model = $2 limit $3)";
+    let tenant = tx.tenant().as_uuid();
+    let done = sqlx::query(SQL).bind(tenant).bind(model).bind(most).execute(tx.conn()).await?;
+    Ok(done.rows_affected())
+}
+
+/// The memory of a type that is nearest to a vector, among those of exactly this agent and user.
+pub async fn nearest(
+    tx: &mut TenantTx,
+    model: &str,
+    vector: &[f32],
+    whose: (Uuid, &str, &str),
+) -> sqlx::Result<Option<(Uuid, f64)>> {
+    const SQL: &str = "
+        select u.source_id, -(v.embedding <#> $3::real[]::vector)
+        from memory.vectors v join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1
+        where v.tenant_id = $1 and v.model = $2 and v.agent_id = $4 and v.user_id = $5
+          and v.kind = 1 and u.type = $6 and (u.expires_at is null or u.expires_at > now())
+        order by v.embedding <#> $3::real[]::vector limit 1";
+    let (agent, user, of_type) = whose;
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL)
+        .bind(tenant)
+        .bind(model)
+        .bind(vector)
+        .bind(agent)
+        .bind(user)
+        .bind(of_type)
+        .fetch_optional(tx.conn())
+        .await
+}

@@ -1,0 +1,202 @@
+//! What is found: one memory, one turn, one chunk, as it is indexed.
+
+use holdfast_recall::terms;
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+use crate::{given::Provenance, who::Who, words};
+
+/// The kinds, as the contract and the tables number them.
+pub mod kind {
+    /// A typed memory.
+    pub const MEMORY: i16 = 1;
+    /// A value under a key.
+    pub const VALUE: i16 = 2;
+    /// Subject, predicate, object.
+    pub const FACT: i16 = 3;
+    /// Something that happened.
+    pub const EVENT: i16 = 4;
+    /// Something that was said.
+    pub const TURN: i16 = 5;
+    /// A chunk of a document.
+    pub const DOCUMENT: i16 = 6;
+    /// A chunk of an article.
+    pub const KNOWLEDGE: i16 = 7;
+    /// All of them.
+    pub const ALL: [i16; 7] = [MEMORY, VALUE, FACT, EVENT, TURN, DOCUMENT, KNOWLEDGE];
+}
+
+/// How much of a text its terms are taken from, in bytes. A megabyte is the most a `tsvector` has.
+const INDEXED: usize = 64 * 1024;
+
+/// A unit to be kept, named by column: it is handed to Postgres as JSON.
+#[derive(Debug, Clone, Serialize)]
+pub struct Unit {
+    pub unit_id: Uuid,
+    pub kind: i16,
+    pub source_id: Uuid,
+    pub agent_id: Uuid,
+    pub user_id: String,
+    pub session: String,
+    #[serde(rename = "type")]
+    pub of_type: String,
+    pub scope: i16,
+    pub author: String,
+    #[serde(rename = "ref")]
+    pub reference: String,
+    pub place: i32,
+    pub path: String,
+    pub headings: Vec<String>,
+    pub starts: i32,
+    pub ends: i32,
+    pub tags: Vec<String>,
+    pub text: String,
+    pub group_safe: bool,
+    pub at: Timestamp,
+    pub dated: bool,
+    pub expires_at: Option<Timestamp>,
+    pub terms: i32,
+    pub words: String,
+    pub hash: String,
+    pub provenance: Provenance,
+}
+
+impl Unit {
+    /// A unit of a text, which belongs to whom `who` says; the rest is empty.
+    ///
+    /// `context` is found by its words too, and has no part in the meaning.
+    pub fn new(tenant: TenantId, who: &Who, kind: i16, said: Said<'_>) -> Self {
+        let own = terms(cut(said.text));
+        let count = own.len();
+        let mut all = terms(cut(said.context));
+        all.extend(own);
+        let unit_id = Uuid::now_v7();
+        Self {
+            unit_id,
+            kind,
+            source_id: unit_id,
+            agent_id: who.agent,
+            user_id: who.user.clone(),
+            session: String::new(),
+            of_type: String::new(),
+            scope: 0,
+            author: String::new(),
+            reference: String::new(),
+            place: 0,
+            path: String::new(),
+            headings: Vec::new(),
+            starts: 0,
+            ends: 0,
+            tags: Vec::new(),
+            text: said.text.to_owned(),
+            group_safe: false,
+            at: said.at,
+            dated: false,
+            expires_at: None,
+            terms: i32::try_from(count).unwrap_or(i32::MAX),
+            words: words::vector(&all, &words::mark(tenant, who.agent)),
+            hash: hex(&hash(&[], said.text)),
+            provenance: said.provenance.clone(),
+        }
+    }
+
+    /// The same under headings, which count as words and as meaning.
+    pub fn under(mut self, headings: Vec<String>) -> Self {
+        self.hash = hex(&hash(&headings, &self.text));
+        self.headings = headings;
+        self
+    }
+}
+
+/// What a unit is made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// Its text.
+    pub text: &'a str,
+    /// What it is found by as well: the turn before it, the headings above it.
+    pub context: &'a str,
+    /// When.
+    pub at: Timestamp,
+    /// Where it comes from.
+    pub provenance: &'a Provenance,
+}
+
+/// What is embedded of a unit.
+pub fn meaning(headings: &[String], text: &str) -> String {
+    if headings.is_empty() { text.to_owned() } else { format!("{}\n{text}", headings.join(" › ")) }
+}
+
+/// By what the same text is known again.
+pub fn hash(headings: &[String], text: &str) -> Vec<u8> {
+    Sha256::digest(meaning(headings, text).as_bytes()).to_vec()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("\\x{}", digits.concat())
+}
+
+/// The beginning of a text, up to what is indexed.
+fn cut(text: &str) -> &str {
+    let mut end = text.len().min(INDEXED);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from() -> Provenance {
+        Provenance {
+            kind: "user".into(),
+            name: "ann".into(),
+            locator: String::new(),
+            retrieved_at: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn who() -> Who {
+        Who {
+            agent: Uuid::nil(),
+            user: "ann".into(),
+            group: false,
+            maintainer: false,
+            everything: false,
+        }
+    }
+
+    fn said<'a>(text: &'a str, context: &'a str, provenance: &'a Provenance) -> Said<'a> {
+        Said { text, context, at: Timestamp::UNIX_EPOCH, provenance }
+    }
+
+    #[test]
+    fn a_unit_is_found_by_its_context_which_is_no_part_of_its_meaning() {
+        let (tenant, from) = (TenantId::generate(), from());
+
+        let alone = Unit::new(tenant, &who(), kind::TURN, said("In Rome.", "", &from));
+        let after = Unit::new(tenant, &who(), kind::TURN, said("In Rome.", "Where is tea?", &from));
+
+        assert!(!alone.words.contains("'tea'") && after.words.contains("'tea'"));
+        assert_eq!((&alone.hash, alone.terms), (&after.hash, after.terms));
+    }
+
+    #[test]
+    fn the_same_text_under_another_heading_means_something_else() {
+        let (tenant, from) = (TenantId::generate(), from());
+        let unit = || Unit::new(tenant, &who(), kind::DOCUMENT, said("Never.", "", &from));
+
+        assert_ne!(unit().under(vec!["Tea".into()]).hash, unit().under(vec!["Milk".into()]).hash);
+        assert_eq!(meaning(&["A".into(), "B".into()], "c"), "A › B\nc");
+    }
+
+    #[test]
+    fn a_huge_text_is_indexed_by_its_beginning() {
+        assert_eq!(cut(&"ж".repeat(100_000)).len(), INDEXED);
+    }
+}

@@ -1,0 +1,97 @@
+//! In whose name a call is made, and what is seen so.
+
+use holdfast_proto::memory::v1 as pb;
+use holdfast_types::AgentId;
+use uuid::Uuid;
+
+use crate::{Error, given};
+
+/// The UUID that stands for all agents of a tenant.
+pub const ALL_AGENTS: Uuid = Uuid::nil();
+
+/// In whose name a call is made; the calling service vouches for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Who {
+    /// The agent; [`ALL_AGENTS`] is none in particular.
+    pub agent: Uuid,
+    /// The user; empty is none.
+    pub user: String,
+    /// In a group only what is safe there is seen.
+    pub group: bool,
+    /// Has the role `kb_maintainer`.
+    pub maintainer: bool,
+    /// Sees what belongs to any agent and any user. A search never does.
+    pub everything: bool,
+}
+
+impl Who {
+    /// Reads it from a request.
+    ///
+    /// # Errors
+    ///
+    /// If it is missing or holds what it may not.
+    pub fn read(who: Option<pb::Who>) -> Result<Self, Error> {
+        let who = who.ok_or_else(|| {
+            Error::field("who", "is missing: say in whose name the call is made")
+        })?;
+        let agent = match who.agent.as_str() {
+            "" => ALL_AGENTS,
+            id => id.parse::<AgentId>()?.as_uuid(),
+        };
+        given::at_most("who.user", &who.user, 256)?;
+        let pb::Who { user, group, maintainer, everything, .. } = who;
+        Ok(Self { agent, user, group, maintainer, everything })
+    }
+
+    /// The agents whose things are seen.
+    pub fn agents(&self) -> Vec<Uuid> {
+        if self.agent == ALL_AGENTS { vec![ALL_AGENTS] } else { vec![ALL_AGENTS, self.agent] }
+    }
+
+    /// The users whose things are seen.
+    pub fn users(&self) -> Vec<String> {
+        if self.user.is_empty() {
+            vec![String::new()]
+        } else {
+            vec![String::new(), self.user.clone()]
+        }
+    }
+}
+
+/// An agent as the contract writes it.
+pub fn agent_text(agent: Uuid) -> String {
+    if agent == ALL_AGENTS { String::new() } else { AgentId::from(agent).to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_names_nobody_sees_what_is_nobodys() {
+        let who = Who::read(Some(pb::Who::default())).unwrap();
+
+        assert_eq!((who.agents(), who.users()), (vec![ALL_AGENTS], vec![String::new()]));
+    }
+
+    #[test]
+    fn who_names_an_agent_and_a_user_sees_theirs_and_what_is_everybodys() {
+        let agent = AgentId::generate();
+        let who =
+            pb::Who { agent: agent.to_string(), user: "ann".into(), ..pb::Who::default() };
+        let who = Who::read(Some(who)).unwrap();
+
+        assert_eq!(who.agents(), [ALL_AGENTS, agent.as_uuid()]);
+        assert_eq!(who.users(), ["", "ann"]);
+        assert_eq!(agent_text(who.agent), agent.to_string());
+    }
+
+    #[test]
+    fn what_is_no_agent_is_refused() {
+        let bad = |who| Who::read(Some(who)).unwrap_err().to_string();
+
+        assert!(bad(pb::Who { agent: "main".into(), ..pb::Who::default() }).contains("`main`"));
+        assert!(bad(pb::Who { user: "u".repeat(257), ..pb::Who::default() }).contains("256"));
+        assert!(Who::read(None).unwrap_err().to_string().contains("`who` is missing"));
+    }
+}

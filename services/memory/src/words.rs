@@ -1,0 +1,101 @@
+//! The terms of a unit as Postgres indexes and asks for them.
+//!
+//! A `tsvector` is written as it prints (`'tea':1,4 'cup':2`), so that what counts as a term is
+//! decided in one place (`recall::terms`) for the index and the question alike.
+//!
+//! Beside its terms a unit has one that says whose it is: `@` and a hash of tenant and agent, which
+//! no word can be. With it the index reads the units of those who are searched, and no others.
+
+use std::collections::BTreeMap;
+
+use holdfast_types::TenantId;
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+/// The last position that Postgres knows, and how many a term may have.
+const LAST: usize = 16_383;
+const MOST: usize = 255;
+
+/// The `tsvector` of a text's terms.
+pub fn vector(terms: &[String], mark: &str) -> String {
+    let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (at, term) in terms.iter().enumerate() {
+        let of = places.entry(term).or_default();
+        if of.len() < MOST {
+            of.push((at + 1).min(LAST));
+        }
+    }
+    let mut out = quoted(mark);
+    for (term, mut at) in places {
+        at.dedup();
+        let at: Vec<String> = at.iter().map(ToString::to_string).collect();
+        out.push(' ');
+        out.push_str(&quoted(term));
+        out.push(':');
+        out.push_str(&at.join(","));
+    }
+    out
+}
+
+/// The `tsquery` for any of these; `None` if there are none.
+pub fn any_of(terms: &[String]) -> Option<String> {
+    let quoted: Vec<String> = terms.iter().map(|term| quoted(term)).collect();
+    if quoted.is_empty() { None } else { Some(quoted.join(" | ")) }
+}
+
+/// What says whose a unit is.
+pub fn mark(tenant: TenantId, agent: Uuid) -> String {
+    let mut hash = Sha256::new();
+    hash.update(tenant.as_uuid().as_bytes());
+    hash.update(agent.as_bytes());
+    let hash = hash.finalize();
+    let mut mark = String::from("@");
+    for byte in &hash[..10] {
+        mark.push_str(&format!("{byte:02x}"));
+    }
+    mark
+}
+
+fn quoted(term: &str) -> String {
+    format!("'{}'", term.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_vector_has_each_term_once_with_its_places() {
+        assert_eq!(vector(&terms(&["tea", "cup", "tea"]), "@x"), "'@x' 'cup':2 'tea':1,3");
+        assert_eq!(vector(&[], "@x"), "'@x'");
+    }
+
+    #[test]
+    fn quotes_and_backslashes_stay_within_their_term() {
+        assert_eq!(any_of(&terms(&["o'clock", r"a\'b"])).unwrap(), r"'o''clock' | 'a\\''b'");
+        assert_eq!(any_of(&[]), None);
+    }
+
+    #[test]
+    fn a_very_long_text_stays_within_what_postgres_takes() {
+        let long = vec!["tea".to_owned(); 100_000];
+
+        let vector = vector(&long, "@x");
+
+        assert_eq!(vector.matches(',').count(), MOST - 1);
+    }
+
+    #[test]
+    fn whose_a_unit_is_differs_by_tenant_and_by_agent() {
+        let (tenant, agent) = (TenantId::generate(), Uuid::now_v7());
+
+        assert_eq!(mark(tenant, agent), mark(tenant, agent));
+        assert_ne!(mark(tenant, agent), mark(tenant, Uuid::nil()));
+        assert_ne!(mark(tenant, agent), mark(TenantId::generate(), agent));
+        assert_eq!(mark(tenant, agent).len(), 21);
+    }
+}

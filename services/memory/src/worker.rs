@@ -1,0 +1,331 @@
+//! Embeds what waits, everything anew when the model changes, and makes tenants' own indexes.
+//!
+//! What waits is a table. A unit is taken for a minute and goes from the table in the transaction
+//! that writes its vector, so that nothing is lost by whoever dies meanwhile and nothing is written
+//! twice. Tenants take turns, a batch each: who puts a library in delays nobody's note for longer
+//! than a batch.
+//!
+//! **What can go wrong.** The embedder is away: what was taken is given back and tried again, ever
+//! more slowly. It refuses one text for good: the batch is done text by text, and that one is given
+//! up after [`TRIES`](crate::store::queue::TRIES); its words find it still.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use holdfast_embed::{Embedder, Purpose};
+use holdfast_kit::Backoff;
+use holdfast_pg::Pools;
+use holdfast_types::{Fault as _, TenantId};
+use tokio::{sync::Notify, time::sleep};
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use uuid::Uuid;
+
+use crate::{
+    Error,
+    embedders::Embedders,
+    space::{FRESH, Views},
+    store::{
+        items,
+        queue::{self, Waiting},
+        spaces,
+        vectors::{self, Model},
+    },
+    unit::meaning,
+};
+
+/// How many units are embedded at a time.
+const BATCH: i64 = 64;
+
+/// How often the table is looked at when nobody says that something was put.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often it is looked for what is not put by anybody: another model, what has expired.
+const TEND: Duration = Duration::from_secs(5);
+
+/// For how long a former model's vectors stay, for processes that do not know of the change yet.
+const LINGER: i64 = 12 * FRESH.as_secs() as i64;
+
+/// How many rows one step of tending looks at or takes away.
+const PAGE: i64 = 1_000;
+
+const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+
+/// The loop.
+#[derive(Debug)]
+pub struct Worker {
+    pools: Pools,
+    embedders: Embedders,
+    views: Views,
+    waiting: Arc<Notify>,
+    index_above: i64,
+    started: Instant,
+    last: Option<TenantId>,
+    /// How many vectors tenants have, as far as it was counted here.
+    counted: HashMap<TenantId, i64>,
+}
+
+impl Worker {
+    /// A worker that is told by `waiting` when there is something to embed.
+    pub fn new(
+        pools: Pools,
+        embedders: Embedders,
+        views: Views,
+        waiting: Arc<Notify>,
+        index_above: u32,
+    ) -> Self {
+        Self {
+            pools,
+            embedders,
+            views,
+            waiting,
+            index_above: index_above.into(),
+            started: Instant::now(),
+            last: None,
+            counted: HashMap::new(),
+        }
+    }
+
+    /// Works until `stop`.
+    ///
+    /// # Errors
+    ///
+    /// None: what fails is tried again.
+    pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut failures = 0;
+        let mut tended: Option<Instant> = None;
+        while !stop.is_cancelled() {
+            let mut done = self.step().await;
+            if done.is_ok() && tended.is_none_or(|at| at.elapsed() >= TEND) {
+                done = self.tend().await.map(|more| more || matches!(done, Ok(true)));
+                tended = Some(Instant::now());
+            }
+            let pause = match done {
+                Ok(true) => {
+                    failures = 0;
+                    continue;
+                }
+                Ok(false) => {
+                    failures = 0;
+                    LOOK
+                }
+                Err(error) => {
+                    let pause = AWAY.delay(failures);
+                    failures += 1;
+                    warn!(
+                        error = &error as &dyn std::error::Error,
+                        again_in = ?pause,
+                        "embedding failed"
+                    );
+                    pause
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = self.waiting.notified(), if failures == 0 => {}
+                () = sleep(pause) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Embeds a batch of the next tenant's; whether there was any.
+    async fn step(&mut self) -> Result<bool, Error> {
+        let mut tx = self.pools.system().await?;
+        let Some(tenant) = queue::next_tenant(&mut tx, self.last).await? else { return Ok(false) };
+        self.last = Some(tenant);
+        let units = queue::claim(&mut tx, tenant, BATCH).await?;
+        tx.commit().await?;
+        match self.embed(tenant, &units).await {
+            Err(error) if error.kind().is_transient() => {
+                let mut tx = self.pools.system().await?;
+                queue::give_back(&mut tx, tenant, &units).await?;
+                tx.commit().await?;
+                return Err(error);
+            }
+            Err(error) if units.len() > 1 => {
+                warn!(
+                    error = &error as &dyn std::error::Error,
+                    units = units.len(),
+                    "a batch cannot be embedded, so its texts are tried one by one"
+                );
+                for unit in &units {
+                    if let Err(error) = self.embed(tenant, &[*unit]).await {
+                        let error = &error as &dyn std::error::Error;
+                        warn!(error, unit.id = %unit, "a text cannot be embedded");
+                    }
+                }
+            }
+            done => done?,
+        }
+        Ok(true)
+    }
+
+    /// Writes the vectors of these units, and takes them out of the queue.
+    async fn embed(&mut self, tenant: TenantId, units: &[Uuid]) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let texts = queue::texts(&mut tx, units).await?;
+        let space = spaces::get(&mut tx).await?;
+        tx.finish_reading();
+
+        let now = Arc::clone(&self.embedders.now);
+        self.embed_by(tenant, &now, &texts).await?;
+        // Questions are still asked by the former model: what is new is found by it too.
+        if let Some(former) = self.embedders.former.clone()
+            && space.is_some_and(|space| space.model == former.model())
+        {
+            self.embed_by(tenant, &former, &texts).await?;
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        queue::done(&mut tx, units).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    async fn embed_by(
+        &mut self,
+        tenant: TenantId,
+        embedder: &Arc<dyn Embedder>,
+        texts: &[Waiting],
+    ) -> Result<(), Error> {
+        let model = Model { name: embedder.model(), dimension: embedder.dimension() };
+        let ids: Vec<Uuid> = texts.iter().map(|waiting| waiting.unit_id).collect();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let reused: HashSet<Uuid> =
+            vectors::reuse(&mut tx, model.name, &ids).await?.into_iter().collect();
+        tx.commit().await?;
+
+        let rest: Vec<&Waiting> =
+            texts.iter().filter(|waiting| !reused.contains(&waiting.unit_id)).collect();
+        let said: Vec<String> =
+            rest.iter().map(|waiting| meaning(&waiting.headings, &waiting.text)).collect();
+        let made = if said.is_empty() {
+            Vec::new()
+        } else {
+            embedder.embed(&said, Purpose::Passage).await?
+        };
+        let vectors: Vec<(Uuid, &[f32])> = rest
+            .iter()
+            .zip(&made)
+            .map(|(waiting, vector)| (waiting.unit_id, vector.as_slice()))
+            .collect();
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let space = spaces::ensure(&mut tx, model).await?;
+        let written = vectors::insert(&mut tx, model, &vectors).await?;
+        tx.commit().await?;
+        metrics::counter!("holdfast_memory_embedded_units_total").increment(written);
+        if space.model == model.name && space.own.is_none() {
+            let added = written + u64::try_from(reused.len()).unwrap_or(0);
+            self.grow(tenant, model, i64::try_from(added).unwrap_or(0)).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the tenant's own index if it has become large enough.
+    async fn grow(
+        &mut self,
+        tenant: TenantId,
+        model: Model<'_>,
+        added: i64,
+    ) -> Result<(), Error> {
+        let count = match self.counted.get_mut(&tenant) {
+            Some(count) => {
+                *count += added;
+                *count
+            }
+            None => {
+                let mut tx = self.pools.tenant(tenant).await?;
+                let count = vectors::count(&mut tx, model.name).await?;
+                tx.finish_reading();
+                self.counted.insert(tenant, count);
+                count
+            }
+        };
+        if count <= self.index_above {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let mut tx = self.pools.tenant(tenant).await?;
+        let made = spaces::make_own(&mut tx).await?;
+        tx.commit().await?;
+        self.views.forget(tenant);
+        self.counted.remove(&tenant);
+        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        info!(tenant.id = %tenant, vectors = made, duration_ms = took_ms, "made an index");
+        Ok(())
+    }
+
+    /// Looks after what nobody puts; whether there is more to do at once.
+    async fn tend(&mut self) -> Result<bool, Error> {
+        let now = Arc::clone(&self.embedders.now);
+        let model = Model { name: now.model(), dimension: now.dimension() };
+        let running = i64::try_from(self.started.elapsed().as_secs()).unwrap_or(i64::MAX);
+        let mut tx = self.pools.system().await?;
+        let outdated = spaces::outdated(&mut tx, model.name, running).await?;
+        let former = spaces::with_former(&mut tx, LINGER).await?;
+        let expiring = items::expiring(&mut tx).await?;
+        tx.commit().await?;
+
+        let mut more = false;
+        for tenant in outdated {
+            more |= self.renew(tenant, model).await?;
+        }
+        for (tenant, former) in former {
+            more |= self.clean(tenant, &former).await?;
+        }
+        for tenant in expiring {
+            let mut tx = self.pools.tenant(tenant).await?;
+            items::expire(&mut tx).await?;
+            tx.commit().await?;
+        }
+        Ok(more)
+    }
+
+    /// Queues what the tenant has no vectors of by the new model; once all have, it is searched by
+    /// that. Whether something was queued.
+    async fn renew(&self, tenant: TenantId, model: Model<'_>) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let (waiting, given_up) = queue::counts(&mut tx).await?;
+        tx.finish_reading();
+        if waiting > given_up {
+            return Ok(false);
+        }
+        let mut after = Uuid::nil();
+        loop {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let last = queue::add_lacking(&mut tx, model.name, after, PAGE).await?;
+            tx.commit().await?;
+            match last {
+                Some(last) => after = last,
+                None => break,
+            }
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let (waiting, given_up) = queue::counts(&mut tx).await?;
+        if waiting > given_up {
+            tx.finish_reading();
+            info!(tenant.id = %tenant, units = waiting, model = model.name, "embedding anew");
+            return Ok(true);
+        }
+        spaces::switch(&mut tx, model).await?;
+        tx.commit().await?;
+        self.views.forget(tenant);
+        info!(tenant.id = %tenant, model = model.name, "all is embedded anew");
+        Ok(false)
+    }
+
+    /// Takes away some of what a former model left; whether there is more.
+    async fn clean(&self, tenant: TenantId, former: &str) -> Result<bool, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let removed = vectors::remove_some(&mut tx, former, PAGE).await?;
+        if removed == 0 {
+            spaces::forget_former(&mut tx, former).await?;
+        }
+        tx.commit().await?;
+        Ok(removed > 0)
+    }
+}

@@ -1,0 +1,9 @@
+//! The memory over its gRPC, on a real Postgres; a file for each promise.
+
+mod documents;
+mod finding;
+mod forgetting;
+mod isolation;
+mod keeping;
+mod knowledge;
+mod world;
