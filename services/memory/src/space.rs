@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -28,7 +28,7 @@ pub const FRESH: Duration = Duration::from_secs(5);
 /// The most that is remembered; beyond it all is read again.
 const MOST: usize = 10_000;
 
-type Key = (TenantId, Uuid, String);
+type Known = HashMap<(TenantId, Uuid, String), (Instant, Arc<View>)>;
 
 /// How someone's things are searched.
 #[derive(Debug, Clone, Default)]
@@ -44,7 +44,7 @@ pub struct View {
 pub struct Views {
     pools: Pools,
     exact_up_to: i64,
-    known: Arc<Mutex<HashMap<Key, (Instant, Arc<View>)>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Views {
@@ -91,7 +91,7 @@ impl Views {
         self.known().retain(|(of, ..), _| *of != tenant);
     }
 
-    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<Key, (Instant, Arc<View>)>> {
+    fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -246,7 +246,7 @@ pub fn moment(at: Timestamp) -> jiff_sqlx::Timestamp {
 /// Things whose time is over: they are kept, and found no more.
 pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
     const SQL: &str = "
-        with over as (
+        with past as (
             update memory.items set active = false
             where item_id in (
                 select item_id from memory.items
@@ -254,8 +254,8 @@ pub async fn expire(tx: &mut TenantTx) -> sqlx::Result<u64> {
               and tenant_id = $1
             returning item_id
         )
-        delete from memory.units u using over
-        where u.tenant_id = $1 and u.source_id = over.item_id";
+        delete from memory.units u using past
+        where u.tenant_id = $1 and u.source_id = past.item_id";
     let tenant = tx.tenant().as_uuid();
     Ok(sqlx::query(SQL).bind(tenant).execute(tx.conn()).await?.rows_affected())
 }
@@ -266,7 +266,7 @@ pub async fn expiring(tx: &mut SystemTx) -> sqlx::Result<Vec<TenantId>> {
         select distinct tenant_id from (
             select tenant_id from memory.items
             where expires_at <= now() and expires_at is not null and active
-            order by expires_at limit 500) over";
+            order by expires_at limit 500) past";
     let found: Vec<Uuid> = sqlx::query_scalar(SQL).fetch_all(tx.conn()).await?;
     Ok(found.into_iter().map(TenantId::from).collect())
 }

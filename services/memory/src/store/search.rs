@@ -199,7 +199,7 @@ pub async fn seen(
         select count(*) from (
             select from memory.vectors
             where tenant_id = $1 and model = $4 and agent_id = any ($2) and user_id = any ($3)
-            limit $5) some";
+            limit $5) counted";
 
     let tenant = tx.tenant().as_uuid();
     let authors = sqlx::query_scalar(AUTHORS)

@@ -189,3 +189,33 @@ async fn bad_input_is_refused_with_the_field_to_mend() -> anyhow::Result<()> {
     assert!(ann.search("").await.is_err());
     Ok(())
 }
+
+#[tokio::test]
+async fn what_is_over_is_taken_out_by_itself() -> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
+    let soon = prost_types::Timestamp {
+        seconds: soon.as_second(),
+        nanos: soon.subsec_nanosecond(),
+    };
+    ann.put(vec![pb::NewItem { expires_at: Some(soon), ..fact("the offer stands") }]).await?;
+    ann.tell("another offer").await?;
+
+    let pools = world.pools()?;
+    let until = tokio::time::Instant::now() + std::time::Duration::from_secs(20);
+    loop {
+        let mut tx = pools.tenant(ann.tenant).await?;
+        let sql = "select (select count(*) from memory.units),
+                          (select count(*) from memory.items where active)";
+        let counts: (i64, i64) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+        if counts == (1, 1) {
+            break;
+        }
+        assert!(tokio::time::Instant::now() < until, "{counts:?}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+
+    assert_eq!(ann.found("offer").await?, ["another offer"]);
+    Ok(())
+}

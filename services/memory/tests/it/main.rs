@@ -1,6 +1,7 @@
 //! The memory over its gRPC, on a real Postgres; a file for each promise.
 
 mod documents;
+mod embedding;
 mod finding;
 mod forgetting;
 mod isolation;

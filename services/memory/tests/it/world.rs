@@ -87,18 +87,23 @@ impl Served {
 
     /// Somebody of a new tenant, with an agent.
     pub fn somebody(&self) -> Person {
-        self.of(TenantId::generate(), "ann")
+        person(self.memory.clone())
     }
 
     /// A user of a tenant, with a new agent.
     pub fn of(&self, tenant: TenantId, user: &str) -> Person {
-        let who = pb::Who {
-            agent: AgentId::generate().to_string(),
-            user: user.to_owned(),
-            ..pb::Who::default()
-        };
-        Person { tenant, who, memory: self.memory.clone() }
+        Person { tenant, ..person(self.memory.clone()) }.as_user(user)
     }
+}
+
+/// Somebody of a new tenant, with an agent.
+pub fn person(memory: Memory) -> Person {
+    let who = pb::Who {
+        agent: AgentId::generate().to_string(),
+        user: "ann".to_owned(),
+        ..pb::Who::default()
+    };
+    Person { tenant: TenantId::generate(), who, memory }
 }
 
 pub fn client(url: &str) -> anyhow::Result<Memory> {

@@ -1,0 +1,257 @@
+//! What waits is embedded whoever dies; another model takes over without a gap; a large tenant gets
+//! an index and does not know.
+
+use std::time::Duration;
+
+use holdfast_proto::memory::v1 as pb;
+use holdfast_testkit::Process;
+use memory::{Embedding, Engine};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{Person, World, from};
+
+/// A vocabulary in which texts overlap and differ.
+fn text(n: u32) -> String {
+    let word = |at: u32| format!("word{}", n.wrapping_mul(2_654_435_761).wrapping_add(at * 7919) % 499);
+    (0..12).map(word).collect::<Vec<_>>().join(" ")
+}
+
+async fn add(person: &Person, session: &str, count: u32) -> anyhow::Result<()> {
+    let turns: Vec<pb::Turn> = (0..count)
+        .map(|n| pb::Turn { r#ref: n.to_string(), text: text(n), ..pb::Turn::default() })
+        .collect();
+    for part in turns.chunks(512) {
+        let request = pb::AddTurnsRequest {
+            who: person.me(),
+            session: session.to_owned(),
+            turns: part.to_vec(),
+            group_safe: false,
+            provenance: from(),
+        };
+        person.memory.add_turns(person.tenant, request).await?;
+    }
+    Ok(())
+}
+
+/// The share of the exact ten that the index finds, over some questions.
+async fn recall(person: &Person, world: &World) -> anyhow::Result<f64> {
+    let mut share = 0.0;
+    for n in 0..20 {
+        let question = text(n * 31 + 5);
+        let filter = pb::Filter::default();
+        let by_index = person.search_in(&question, filter).await?;
+        assert_eq!(by_index.how, "index");
+        let mut tx = world.pools()?.tenant(person.tenant).await?;
+        let exact: Vec<String> = sqlx::query_scalar(
+            "select u.ref from memory.vectors v join memory.units u using (unit_id)
+             order by v.embedding <#> (
+                 select w.embedding from memory.vectors w join memory.units x using (unit_id)
+                 where x.text = $1 limit 1)
+             limit 10",
+        )
+        .bind(&question)
+        .fetch_all(tx.conn())
+        .await?;
+        let found: Vec<&str> = by_index.hits.iter().map(|hit| hit.id.as_str()).collect();
+        let cosines = |id: &str| found.contains(&id);
+        share += exact.iter().take(3).filter(|id| cosines(id)).count() as f64 / 3.0;
+    }
+    Ok(share / 20.0)
+}
+
+#[tokio::test]
+async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exactly()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 500;
+    let served = world.serve_with(config).await?;
+    let (large, small) = (served.somebody(), served.somebody());
+    add(&large, "s1", 900).await?;
+    add(&small, "s1", 50).await?;
+    let status = large.embedded().await?;
+    small.embedded().await?;
+
+    assert_eq!(status.search, "index");
+    assert!(recall(&large, &world).await? >= 0.95);
+    assert_eq!(small.search(&text(3)).await?.how, "exact");
+    // Of another agent it has little: that is looked at exactly, and whole.
+    let beside = served.of(large.tenant, "ann");
+    beside.tell("a needle in the haystack").await?;
+    beside.embedded().await?;
+    let found = beside.search("needle").await?;
+    assert_eq!((found.how.as_str(), found.hits.len()), ("exact", 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 500;
+    let served = world.serve_with(config).await?;
+    let ann = served.somebody();
+    add(&ann, "s1", 600).await?;
+    add(&ann, "s2", 100).await?;
+    ann.embedded().await?;
+    assert_eq!(ann.search(&text(1)).await?.how, "index");
+
+    let what = Some(pb::forget_request::What::Session("s2".into()));
+    let request = pb::ForgetRequest { who: ann.me(), what };
+    let proof = ann.memory.forget(ann.tenant, request).await?;
+
+    let index = |counts: &[pb::Count]| counts.iter().find(|count| count.what == "index").map(|c| c.rows);
+    assert_eq!((index(&proof.erased), index(&proof.left)), (Some(100), Some(0)));
+    assert!(ann.search(&text(1)).await?.hits.iter().all(|hit| hit.session == "s1"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let first = world.serve().await?;
+    let ann = first.somebody();
+    for n in 0..100 {
+        ann.tell(&text(n)).await?;
+    }
+    assert_eq!(ann.embedded().await?.model, "hashed-v1-384");
+    first.stop().await?;
+
+    let server = server(192, Duration::ZERO).await?;
+    let mut config = world.config.clone();
+    config.memory.former = Some(config.memory.embedding.clone());
+    config.memory.embedding = Embedding {
+        engine: Engine::OpenAi,
+        base_url: server,
+        model: "tiny".into(),
+        dimension: 192,
+        ..Embedding::default()
+    };
+    let second = world.serve_with(config).await?;
+    let ann = Person { memory: second.memory.clone(), ..ann };
+    let until = Instant::now() + Duration::from_secs(30);
+    let mut models = std::collections::BTreeSet::new();
+    loop {
+        let found = ann.search(&text(7)).await?;
+        assert_eq!(found.hits[0].text, text(7), "by {}", found.model);
+        assert!(found.hits[0].why.unwrap_or_default().cosine > 0.9, "by {}", found.model);
+        models.insert(found.model);
+        let status = ann.status().await?;
+        if status.model == "tiny" && status.pending == 0 {
+            break;
+        }
+        assert!(Instant::now() < until, "{status:?}");
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    assert!(models.contains("hashed-v1-384"), "{models:?}");
+    assert_eq!(ann.search(&text(7)).await?.model, "tiny");
+    assert_eq!(ann.status().await?.dimension, 192);
+    Ok(())
+}
+
+/// A server that speaks `/v1/embeddings`, with a model of so many dimensions that takes its time.
+async fn server(dimension: usize, pause: Duration) -> anyhow::Result<String> {
+    use axum::{Json, Router, routing::post};
+    use holdfast_embed::{Embedder as _, Hashed, Purpose};
+    let answer = move |Json(asked): Json<serde_json::Value>| async move {
+        sleep(pause).await;
+        let texts: Vec<String> = serde_json::from_value(asked["input"].clone()).unwrap_or_default();
+        let vectors =
+            Hashed::new(dimension).embed(&texts, Purpose::Passage).await.unwrap_or_default();
+        let data: Vec<_> = vectors
+            .iter()
+            .enumerate()
+            .map(|(index, embedding)| serde_json::json!({"index": index, "embedding": embedding}))
+            .collect();
+        Json(serde_json::json!({"data": data}))
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/v1", listener.local_addr()?);
+    let router = Router::new().route("/v1/embeddings", post(answer));
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(url)
+}
+
+#[tokio::test]
+async fn an_embedder_that_is_away_delays_meaning_and_loses_nothing() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.embedding = Embedding {
+        engine: Engine::OpenAi,
+        base_url: "http://127.0.0.1:1/v1".into(),
+        model: "tiny".into(),
+        dimension: 192,
+        ..Embedding::default()
+    };
+    let away = world.serve_with(config.clone()).await?;
+    let ann = away.somebody();
+    ann.tell("the ferry leaves at nine").await?;
+    sleep(Duration::from_millis(600)).await;
+
+    assert_eq!(ann.found("when does the ferry leave?").await?, ["the ferry leaves at nine"]);
+    let status = ann.status().await?;
+    assert_eq!((status.pending, status.failed), (1, 0));
+    away.stop().await?;
+    config.memory.embedding.base_url = server(192, Duration::ZERO).await?;
+    let back = world.serve_with(config).await?;
+    let ann = Person { memory: back.memory.clone(), ..ann };
+    assert_eq!(ann.embedded().await?.failed, 0);
+    Ok(())
+}
+
+/// Not a test: the process that the next one kills.
+#[tokio::test]
+#[ignore = "it serves until it is killed"]
+async fn a_child_that_serves() -> anyhow::Result<()> {
+    let config = holdfast_kit::config::load("memory")?;
+    memory::App::connect(config).await?.run(tokio_util::sync::CancellationToken::new()).await
+}
+
+#[tokio::test]
+async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubled()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let slow = server(192, Duration::from_millis(100)).await?;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let url = format!("http://{port}");
+    let child = || {
+        Process::builder(std::env::current_exe()?)
+            .arg("--exact")
+            .arg("embedding::a_child_that_serves")
+            .arg("--ignored")
+            .env("HOLDFAST_MEMORY__LISTEN", port.to_string())
+            .env("HOLDFAST_MEMORY__EMBEDDING__ENGINE", "openai")
+            .env("HOLDFAST_MEMORY__EMBEDDING__BASE_URL", &slow)
+            .env("HOLDFAST_MEMORY__EMBEDDING__MODEL", "tiny")
+            .env("HOLDFAST_MEMORY__EMBEDDING__DIMENSION", "192")
+            .env("HOLDFAST_DATABASE__URL", world.database.url())
+            .env("HOLDFAST_MESH__SECRET", crate::world::SECRET)
+            .spawn()
+    };
+    let ready = format!("{url}/readyz");
+    let mut first = child()?;
+    first.wait_for_ok(&ready, Duration::from_secs(20)).await?;
+    let ann = crate::world::person(crate::world::client(&url)?);
+    add(&ann, "s1", 600).await?;
+    while ann.status().await?.pending > 450 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    first.kill().await?;
+
+    let mut second = child()?;
+    second.wait_for_ok(&ready, Duration::from_secs(20)).await?;
+    // What the dead one had taken is others' after a minute, which is over now.
+    let mut tx = world.pools()?.system().await?;
+    sqlx::query("update memory.queue set ready_at = clock_timestamp()").execute(tx.conn()).await?;
+    tx.commit().await?;
+    let status = ann.embedded().await?;
+
+    assert_eq!(status.failed, 0);
+    let mut tx = world.pools()?.tenant(ann.tenant).await?;
+    let sql = "select count(*), count(distinct unit_id), (select count(*) from memory.units)
+               from memory.vectors";
+    let counts: (i64, i64, i64) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+    assert_eq!(counts, (600, 600, 600));
+    second.kill().await
+}
