@@ -4,7 +4,7 @@ use std::{env, fs, path::PathBuf};
 
 use prost::Message as _;
 
-const FILES: [&str; 17] = [
+const FILES: [&str; 16] = [
     "messages",
     "schedules",
     "sessions",

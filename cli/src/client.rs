@@ -7,8 +7,9 @@ use holdfast_proto::gateway::v1::{
     chains_client::ChainsClient, channels_client::ChannelsClient,
     connections_client::ConnectionsClient, credentials_client::CredentialsClient,
     files_client::FilesClient, heartbeats_client::HeartbeatsClient, keys_client::KeysClient,
-    mcp_servers_client::McpServersClient, messages_client::MessagesClient,
-    models_client::ModelsClient, nodes_client::NodesClient, operations_client::OperationsClient,
+    knowledge_client::KnowledgeClient, mcp_servers_client::McpServersClient,
+    memories_client::MemoriesClient, messages_client::MessagesClient, models_client::ModelsClient,
+    nodes_client::NodesClient, operations_client::OperationsClient,
     packages_client::PackagesClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
     sessions_client::SessionsClient, skills_client::SkillsClient,
@@ -156,6 +157,17 @@ impl Client {
 
     pub fn connections(&self) -> ConnectionsClient<Channel> {
         ConnectionsClient::new(self.channel.clone())
+    }
+
+    pub fn memories(&self) -> MemoriesClient<Channel> {
+        MemoriesClient::new(self.channel.clone())
+    }
+
+    pub fn knowledge(&self) -> KnowledgeClient<Channel> {
+        const LARGEST: usize = 8 * 1024 * 1024;
+        KnowledgeClient::new(self.channel.clone())
+            .max_encoding_message_size(LARGEST)
+            .max_decoding_message_size(LARGEST)
     }
 
     pub fn nodes(&self) -> NodesClient<Channel> {

@@ -15,8 +15,10 @@ mod deliveries;
 mod files;
 mod given;
 mod heartbeat;
+mod kb;
 mod keys;
 mod mcp;
+mod memory;
 mod models;
 mod nodes;
 mod packages;
@@ -57,6 +59,12 @@ pub enum Caller {
     /// Give agents skills: find, install, publish
     #[command(subcommand)]
     Skills(skills::Skills),
+    /// Look at what agents remember of people, and change or erase it
+    #[command(subcommand)]
+    Memory(memory::Memory),
+    /// Look at and change what agents know: the knowledge base
+    #[command(subcommand)]
+    Kb(kb::Kb),
     /// Write down who does what after whom
     #[command(subcommand)]
     Chains(chains::Chains),
@@ -128,6 +136,8 @@ impl Caller {
             Self::Agents(command) => command.run(client, screen).await,
             Self::Files(command) => command.run(client, screen).await,
             Self::Skills(command) => command.run(client, screen).await,
+            Self::Memory(command) => command.run(client, screen).await,
+            Self::Kb(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Credentials(command) => command.run(client, screen).await,

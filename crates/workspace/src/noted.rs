@@ -30,9 +30,9 @@ pub(crate) fn marks(steps: &[Step]) -> bool {
     steps.iter().filter(|step| is_note(&step.path)).any(|step| {
         let template = TEMPLATES.iter().find(|(name, _)| *name == step.path.as_str());
         let is_first = step.before.is_none()
-            && template.zip(step.after).is_some_and(|((_, text), after)| {
-                after.hash == ContentHash::of(text.as_bytes())
-            });
+            && template
+                .zip(step.after)
+                .is_some_and(|((_, text), after)| after.hash == ContentHash::of(text.as_bytes()));
         !is_first
     })
 }

@@ -102,9 +102,8 @@ impl Turn<'_> {
     /// Has what is new looked through now, if the conversation began anew or was compacted in this
     /// turn: what was said is out of sight.
     pub(crate) fn extract_soon(&self) {
-        let is_cut = |entry: &Entry| {
-            matches!(entry, Entry::Noted { note: Note::Reset | Note::Summary, .. })
-        };
+        let is_cut =
+            |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Reset | Note::Summary, .. });
         if self.worker.memory.is_some() && self.journal.turn().iter().any(is_cut) {
             self.worker.extract.push((self.hold.claim.tenant, self.hold.claim.session));
         }
@@ -168,7 +167,10 @@ async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Wh
         Ok(None) => return,
         Err(error) => {
             // It stays claimed for a while, and is tried again then.
-            warn!(error = error.as_ref() as &dyn std::error::Error, "nothing is remembered of it yet");
+            warn!(
+                error = error.as_ref() as &dyn std::error::Error,
+                "nothing is remembered of it yet"
+            );
             "failed"
         }
     };
@@ -240,7 +242,8 @@ async fn look_through(
         seconds: stretch.at.as_second(),
         nanos: stretch.at.subsec_nanosecond(),
     };
-    let items = found.into_iter().map(|one| item(one, session, &provenance, at)).collect::<Vec<_>>();
+    let items =
+        found.into_iter().map(|one| item(one, session, &provenance, at)).collect::<Vec<_>>();
     let count = items.len();
     let request = pb::PutItemsRequest {
         who: Some(person.asking(stretch.agent)),
@@ -278,13 +281,9 @@ fn item(
     };
     match one.triple {
         None => new,
-        Some([subject, predicate, object]) => pb::NewItem {
-            kind: pb::Kind::Fact.into(),
-            subject,
-            predicate,
-            content: object,
-            ..new
-        },
+        Some([subject, predicate, object]) => {
+            pb::NewItem { kind: pb::Kind::Fact.into(), subject, predicate, content: object, ..new }
+        }
     }
 }
 
@@ -329,7 +328,13 @@ async fn ask(
 }
 
 /// Adds an answer to what the run cost that the stretch ends with.
-async fn charge(worker: &Worker, tenant: TenantId, brief: &Brief, stretch: &Stretch, reply: &Reply) {
+async fn charge(
+    worker: &Worker,
+    tenant: TenantId,
+    brief: &Brief,
+    stretch: &Stretch,
+    reply: &Reply,
+) {
     let ledger = &brief.ledger;
     let micros = ledger.micros(&reply.model, &reply.usage);
     let tokens = reply.usage.input.saturating_add(reply.usage.output);

@@ -16,9 +16,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
-use crate::{
-    memory::Memory, person::OWNER, trouble::Trouble, upkeep::jittered, worker::Worker,
-};
+use crate::{memory::Memory, person::OWNER, trouble::Trouble, upkeep::jittered, worker::Worker};
 
 /// Agents that are looked for at once.
 const BATCH: i64 = 16;

@@ -109,6 +109,9 @@ impl Memories for Memory {
             ));
         };
         let ToKeep { text, what, about, replaces } = what;
+        if let Some(id) = &replaces {
+            self.check_own(call, &person, id).await?;
+        }
         let kind = if about.is_some() { pb::Kind::Fact } else { pb::Kind::Memory };
         let (subject, predicate) = about.unwrap_or_default();
         let item = pb::NewItem {
@@ -138,15 +141,8 @@ impl Memories for Memory {
 
     async fn forget(&self, call: &Call, id: &str) -> Result<(), MemoryError> {
         let person = self.person(call)?;
+        self.check_own(call, &person, id).await?;
         let who = Some(person.asking(call.agent));
-        let get = pb::GetItemRequest { who: who.clone(), id: id.to_owned(), ..Default::default() };
-        let item = within(SEARCH, self.client.get_item(call.tenant, get)).await?;
-        // What is of nobody in particular others go by, too.
-        if item.user.is_empty() || Some(&item.user) != person.user.as_ref() {
-            return Err(MemoryError::Refused(format!(
-                "`{id}` is not of whoever you speak with: your owner can remove it"
-            )));
-        }
         let set = pb::SetItemActiveRequest { who, id: id.to_owned(), active: false };
         within(KEEP, self.client.set_item_active(call.tenant, set)).await?;
         Ok(())
@@ -205,6 +201,22 @@ impl Memories for Memory {
 }
 
 impl Memory {
+    /// Refuses what is not of whoever the call speaks with: others go by it, too.
+    async fn check_own(&self, call: &Call, person: &Person, id: &str) -> Result<(), MemoryError> {
+        let get = pb::GetItemRequest {
+            who: Some(person.asking(call.agent)),
+            id: id.to_owned(),
+            ..pb::GetItemRequest::default()
+        };
+        let item = within(SEARCH, self.client.get_item(call.tenant, get)).await?;
+        match &person.user {
+            Some(user) if *user == item.user => Ok(()),
+            Some(_) | None => Err(MemoryError::Refused(format!(
+                "`{id}` is not of whoever you speak with: your owner can change it"
+            ))),
+        }
+    }
+
     /// Keeps a change as a proposal, for those who may make it (C-49).
     async fn propose(
         &self,
@@ -263,7 +275,10 @@ async fn within<T>(
     };
     Err(match refused.kind() {
         Kind::Unavailable | Kind::Unauthenticated | Kind::Internal => {
-            warn!(error = &refused as &dyn std::error::Error, "the memory service has not answered");
+            warn!(
+                error = &refused as &dyn std::error::Error,
+                "the memory service has not answered"
+            );
             MemoryError::Away
         }
         Kind::Invalid | Kind::NotFound | Kind::Forbidden | Kind::Conflict | Kind::Exhausted => {
@@ -309,7 +324,8 @@ fn found(hit: pb::Hit) -> Found {
             "score {:.2} (meaning {:.2}, words {:.2})",
             hit.score, why.cosine, why.words_raw
         ),
-        at: at.and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
+        at: at
+            .and_then(|(from, to)| Some((usize::try_from(from).ok()?, usize::try_from(to).ok()?))),
         id: hit.id,
         text: hit.text,
         path: hit.path,

@@ -3,7 +3,7 @@
 //! Those of the last three days are part of the prompt where `MEMORY.md` is. What was noted in
 //! another form before (`memory/2026-12-01.md`) is still read.
 
-use jiff::{ToSpan as _, Timestamp, civil::Date, tz::TimeZone};
+use jiff::{Timestamp, ToSpan as _, civil::Date, tz::TimeZone};
 
 /// How many days' notes the prompt shows.
 const DAYS: usize = 3;

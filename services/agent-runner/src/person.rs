@@ -116,7 +116,12 @@ mod tests {
                 "agent:main:group:telegram:-1:user:42",
                 Some("group:telegram:-1"),
             ),
-            (SessionKind::Topic, owner, "agent:main:topic:telegram:-1:9", Some("group:telegram:-1")),
+            (
+                SessionKind::Topic,
+                owner,
+                "agent:main:topic:telegram:-1:9",
+                Some("group:telegram:-1"),
+            ),
             (SessionKind::Subagent, others, "agent:main:subagent:x", None),
             (SessionKind::Cron, others, "agent:main:cron:a:b", None),
             (SessionKind::Global, others, "global", None),

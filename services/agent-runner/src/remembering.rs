@@ -62,7 +62,10 @@ impl Turn<'_> {
         let heard = seen(self.journal.entries());
         let Some(memory) = &self.worker.memory else { return };
         let most = self.worker.config.memory.recall;
-        if most == 0 || heard.is_empty() || heard == self.recall.heard || !has_memory(brief, self.kind)
+        if most == 0
+            || heard.is_empty()
+            || heard == self.recall.heard
+            || !has_memory(brief, self.kind)
         {
             return;
         }
@@ -95,7 +98,8 @@ impl Turn<'_> {
 
 /// Whether the prompt of such a conversation has memory.
 pub(crate) fn has_memory(brief: &Brief, kind: SessionKind) -> bool {
-    let usual = brief.context.strategy != Strategy::Lite && PromptMode::of(kind) == PromptMode::Full;
+    let usual =
+        brief.context.strategy != Strategy::Lite && PromptMode::of(kind) == PromptMode::Full;
     brief.context.include_memory.unwrap_or(usual)
 }
 
@@ -218,7 +222,10 @@ mod tests {
         let silent = Entry::Heard { seq: 2, body: Body { silent: true, ..Body::text("psst") } };
         let long = heard(&"ä".repeat(LONGEST));
 
-        assert_eq!(said(&[heard(" my cat "), silent, heard("/status"), heard("and dog")]), "my cat\nand dog");
+        assert_eq!(
+            said(&[heard(" my cat "), silent, heard("/status"), heard("and dog")]),
+            "my cat\nand dog"
+        );
         assert_eq!(said(&[heard("before"), long]).len(), LONGEST);
         assert_eq!(said(&[]), "");
     }

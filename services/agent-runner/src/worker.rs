@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::{
-    agents::Agents, config::Runner, extraction::Hints, held::Held, mcp::Mcp, memory::Memory, policies::Policies, prompts::Prompts,
-    studio::Providers, summaries::Queue,
+    agents::Agents, config::Runner, extraction::Hints, held::Held, mcp::Mcp, memory::Memory,
+    policies::Policies, prompts::Prompts, studio::Providers, summaries::Queue,
 };
 
 /// What every turn of this process shares.

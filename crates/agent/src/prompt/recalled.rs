@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn memory_keeps_to_its_share_and_gives_way_from_its_end() {
-        let memories: Vec<Remembered> = (0..50).map(|n| memory(&format!("{n} {}", "word ".repeat(100)))).collect();
+        let memories: Vec<Remembered> =
+            (0..50).map(|n| memory(&format!("{n} {}", "word ".repeat(100)))).collect();
         let notes = [note(&"long ".repeat(9_000)), note("older")];
         let setting = Setting::of("main", SessionKind::Main, Audience::Owner);
 

@@ -52,8 +52,7 @@ impl<M: Memories> Tool for KbSearch<M> {
         let KbSearchInput { query, k, tags } = input;
         let query = checked("query", &query, LONGEST)?;
         let tags = checked_tags(&tags)?;
-        let sought =
-            Sought { query, most: most(k, 5), knowledge: true, tags, ..Sought::default() };
+        let sought = Sought { query, most: most(k, 5), knowledge: true, tags, ..Sought::default() };
         let found = self.0.search(&call, sought).await?;
         if found.is_empty() {
             return Ok("The knowledge base has nothing on this.".to_owned());

@@ -75,7 +75,13 @@ impl Memories for Listed {
 
     async fn ingest(&self, _: &Call, new: NewArticle) -> Result<Article, MemoryError> {
         let masked = vec!["email: 2".to_owned()];
-        Ok(Article { id: "doc_1".into(), title: new.title, version: 1, masked, ..Article::default() })
+        Ok(Article {
+            id: "doc_1".into(),
+            title: new.title,
+            version: 1,
+            masked,
+            ..Article::default()
+        })
     }
 
     async fn update(&self, _: &Call, change: ArticleChange) -> Result<Updated, MemoryError> {
@@ -125,7 +131,11 @@ async fn what_is_found_is_marked_as_data_with_where_it_comes_from() {
 
     assert!(found.starts_with("What stands between the two markers comes from memory."), "{found}");
     assert!(found.contains("1. preference · said by telegram:7 · itm_session:1:1:a\n"), "{found}");
-    assert!(found.contains("2. note · memory/202612/20261201.md · lines 3 to 3 · score 0.40\ncats sleep\n"));
+    assert!(
+        found.contains(
+            "2. note · memory/202612/20261201.md · lines 3 to 3 · score 0.40\ncats sleep\n"
+        )
+    );
     let mark = found.split_once("<<<outside ").unwrap().1.split_once(">>>").unwrap().0;
     assert_eq!(found.matches(&format!("<<<end {mark}>>>")).count(), 1, "{found}");
 }
@@ -198,7 +208,8 @@ async fn what_cannot_be_asked_or_kept_says_why() {
 async fn the_knowledge_base_is_asked_added_to_and_changed_or_the_change_proposed() {
     let (call, memories, _, tools) = world();
 
-    let none = ask(&tools, &call, "kb_search", r#"{"query":"cats","tags":["pets"],"topk":99}"#).await;
+    let none =
+        ask(&tools, &call, "kb_search", r#"{"query":"cats","tags":["pets"],"topk":99}"#).await;
     let read = ask(&tools, &call, "kb_get", r#"{"id":"doc_1","version":3}"#).await;
     let added = ask(&tools, &call, "kb_ingest", r#"{"text":"They sleep.","source":"Ann"}"#).await;
     let change = |version: u32| {

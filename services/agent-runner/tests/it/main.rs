@@ -33,6 +33,7 @@ mod patches;
 mod policy;
 mod queueing;
 mod quoting;
+mod remembering;
 mod renewing;
 mod routed;
 mod schedules;

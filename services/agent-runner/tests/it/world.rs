@@ -363,7 +363,48 @@ fn kek() -> secrecy::SecretString {
     STANDARD.encode([7_u8; 32]).into()
 }
 
+/// The secret of the tests' mesh.
+pub const MESH: &str = "the secret of a mesh of tests";
+
+/// A memory service in this process.
+pub struct Remembers {
+    pub url: String,
+    stop: CancellationToken,
+    _task: tokio_util::task::AbortOnDropHandle<anyhow::Result<()>>,
+}
+
+impl Drop for Remembers {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
 impl World {
+    /// A memory service over the same database.
+    pub async fn memory(&self) -> anyhow::Result<Remembers> {
+        let mut config = memory::Config::default();
+        config.memory.listen = "127.0.0.1:0".parse()?;
+        config.memory.embedding.engine = memory::Engine::Hashed;
+        config.database.url = self.database.url().into();
+        config.mesh.secret = MESH.into();
+        let app = memory::App::connect(config).await?;
+        let url = format!("http://{}", app.address()?);
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(app.run(stop.clone()));
+        Ok(Remembers { url, stop, _task: tokio_util::task::AbortOnDropHandle::new(task) })
+    }
+
+    /// A runner's settings with that memory.
+    pub fn config_with(&self, memory: &Remembers) -> Config {
+        let mut config = self.config();
+        config.mesh.secret = MESH.into();
+        config.mesh.memory_url.clone_from(&memory.url);
+        // The machine may be busy with other tests.
+        config.runner.memory.recall_timeout = Duration::from_secs(10);
+        config.runner.memory.extractions = 0;
+        config
+    }
+
     /// Empties this test's corner of Redis; says how much was in it.
     pub async fn flush_redis(&self) -> anyhow::Result<u64> {
         self.redis.flush().await

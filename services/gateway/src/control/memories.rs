@@ -46,14 +46,20 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
-        let everybody = request.user.is_empty();
+        let (everybody, user) = (request.user.is_empty(), request.user.clone());
         let who = match (everybody, request.agent.is_empty()) {
             (true, true) => everything(),
             _ => {
                 let agent = self.0.agent_named(tenant, &request.agent).await?;
-                kept::Who { agent: agent.to_string(), user: request.user, everything: everybody, ..Default::default() }
+                kept::Who {
+                    agent: agent.to_string(),
+                    user: request.user,
+                    everything: everybody,
+                    ..Default::default()
+                }
             }
         };
+        let wanted = who.agent.clone();
         let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
         let listed = kept::ListItemsRequest {
             who: Some(who),
@@ -69,7 +75,10 @@ impl Service for Memories {
         let listed = within(self.0.memory()?.list_items(tenant, listed)).await?;
 
         let agents = self.0.agent_names(tenant).await?;
-        let memories = listed.items.into_iter().map(|item| memory_of(item, &agents)).collect();
+        // What belongs to all is seen by everybody, and is nobody's own.
+        let items = listed.items.into_iter().filter(|item| everybody || item.user == user);
+        let items = items.filter(|item| wanted.is_empty() || item.agent == wanted);
+        let memories = items.map(|item| memory_of(item, &agents)).collect();
         Ok(Response::new(ListMemoriesResponse { memories, next: listed.next }))
     }
 
@@ -161,17 +170,10 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
         given_text("id", &request.id)?;
-        let memory = self.0.memory()?;
-        let get = kept::GetItemRequest {
-            who: Some(everything()),
-            id: request.id.clone(),
-            ..kept::GetItemRequest::default()
-        };
-        within(memory.get_item(caller.tenant, get)).await?;
         let what = Some(kept::forget_request::What::Item(request.id));
         let forget = kept::ForgetRequest { who: Some(everything()), what };
 
-        within(memory.forget(caller.tenant, forget)).await?;
+        within(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
         Ok(Response::new(ForgetMemoryResponse {}))
     }
@@ -266,12 +268,7 @@ fn source(caller: &Caller, source: &str) -> kept::Provenance {
         Some(host) => (kept::SourceKind::Web, host.chars().take(200).collect()),
         None => (kept::SourceKind::User, by(caller)),
     };
-    kept::Provenance {
-        kind: kind.into(),
-        name,
-        locator: source.to_owned(),
-        retrieved_at: None,
-    }
+    kept::Provenance { kind: kind.into(), name, locator: source.to_owned(), retrieved_at: None }
 }
 
 fn kind_of(word: &str) -> Result<kept::Kind, Error> {

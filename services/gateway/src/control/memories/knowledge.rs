@@ -98,11 +98,8 @@ impl Service for Knowledge {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         given_text("id", &request.id)?;
-        let get = kept::GetRequest {
-            who: Some(everything()),
-            id: request.id,
-            version: request.version,
-        };
+        let get =
+            kept::GetRequest { who: Some(everything()), id: request.id, version: request.version };
 
         let article = within(self.0.memory()?.kb_get(caller.tenant, get)).await?;
 

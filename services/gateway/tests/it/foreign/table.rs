@@ -33,11 +33,7 @@ fn bytes(message: impl Message) -> Vec<u8> {
 pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
-<<<<<<< HEAD
-    let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules()]);
-=======
-    let doors = doors.into_iter().chain([approvals(), policies(), others(), skills()]);
->>>>>>> h-skills
+    let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -152,7 +148,6 @@ fn others() -> Vec<Try> {
     ]
 }
 
-<<<<<<< HEAD
 /// Jobs and reminders.
 fn schedules() -> Vec<Try> {
     vec![
@@ -207,7 +202,10 @@ fn schedules() -> Vec<Try> {
         }),
         ("Schedules/DeleteJob", Is::Found, |of| {
             bytes(pb::DeleteJobRequest { job: of.job.clone() })
-=======
+        }),
+    ]
+}
+
 /// Skills, and agents as packages.
 fn skills() -> Vec<Try> {
     vec![
@@ -250,12 +248,10 @@ fn skills() -> Vec<Try> {
         ("Packages/ImportAgent", Is::Made, |of| bytes(package(&of.packaged))),
         ("Packages/ApproveAgent", Is::Found, |of| {
             bytes(pb::ApproveAgentRequest { agent: of.agent_name.clone() })
->>>>>>> h-skills
         }),
     ]
 }
 
-<<<<<<< HEAD
 pub fn add_job(of: &Things) -> pb::AddJobRequest {
     let job = r#"{"name":"annas job","schedule":{"kind":"cron","expr":"0 9 * * *"},
                   "payload":{"kind":"systemEvent","message":"annas tea"}}"#;
@@ -275,7 +271,9 @@ pub fn add_reminder(of: &Things) -> pb::AddReminderRequest {
         request_id: of.request_id.clone(),
         ..Default::default()
     }
-=======
+}
+
+/// A skill of one file.
 pub fn put_skill(name: &str) -> pb::PutSkillRequest {
     let content = format!("---\nname: {name}\ndescription: {name}\n---\nx").into_bytes();
     let files = vec![pb::SkillFile { path: "SKILL.md".into(), content }];
@@ -287,7 +285,6 @@ pub fn package(name: &str) -> pb::ImportAgentRequest {
     let agent = format!("agent:\n  id: {name}\n  prompt: You plan.\n");
     let text = format!("name: {name}\nversion: \"1\"\n{agent}routing:\n  pattern: {name}\n");
     pb::ImportAgentRequest { text }
->>>>>>> h-skills
 }
 
 pub fn put_chain(name: &str) -> pb::PutChainRequest {

@@ -1,0 +1,284 @@
+//! `holdfast kb`.
+
+use std::{
+    fs,
+    io::{self, Read as _},
+};
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    Article, ArticleTags, FoundArticle, GetArticleRequest, IngestArticleRequest,
+    ListArticleVersionsRequest, ListArticlesRequest, RemoveArticleRequest, SearchArticlesRequest,
+    UpdateArticleRequest,
+};
+use serde_json::{Value, json};
+
+use super::{
+    memory::{counts, rounded, source},
+    view::time,
+};
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 7] = ["id", "version", "scope", "agent", "title", "tags", "updated_at"];
+const FOUND: [&str; 6] = ["score", "title", "headings", "text", "scope", "id"];
+
+#[derive(Debug, Subcommand)]
+pub enum Kb {
+    /// Search the knowledge base
+    Search {
+        /// What to look for
+        query: String,
+        /// What this agent would find [default: what all agents do]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Only articles with this tag; may be repeated
+        #[arg(long = "tag")]
+        tags: Vec<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 10)]
+        limit: u32,
+    },
+    /// Add an article: a text, Markdown, HTML or PDF file
+    ///
+    /// holdfast kb ingest manual.pdf --source "the maker's site" --tag printer
+    Ingest {
+        /// The local file; `-` is stdin
+        from: String,
+        /// Where it is from: an address, a file, a person [default: the file's name]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        source: String,
+        /// Its title [default: its first heading]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        title: String,
+        /// Its media type, as `text/html` [default: guessed]
+        #[arg(long = "type", default_value = "", hide_default_value = true)]
+        media_type: String,
+        /// A tag; may be repeated
+        #[arg(long = "tag")]
+        tags: Vec<String>,
+        /// Whose words it is
+        #[arg(long, default_value = "", hide_default_value = true)]
+        author: String,
+        /// For this agent alone [default: for all agents]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+    },
+    /// Change an article; its versions before are kept
+    Update {
+        /// Its id, as `doc_…`
+        id: String,
+        /// The local file with its new content; `-` is stdin [default: it stays]
+        from: Option<String>,
+        /// Where the change is from: an address, a file, a person
+        #[arg(long)]
+        source: String,
+        /// Its new title [default: it stays]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        title: String,
+        /// The new content's media type [default: guessed]
+        #[arg(long = "type", default_value = "", hide_default_value = true)]
+        media_type: String,
+        /// Its new tags; may be repeated [default: they stay]
+        #[arg(long = "tag")]
+        tags: Vec<String>,
+        /// The version that the change was made from; refused if it is not the newest any more
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        version: u32,
+    },
+    /// Show an article
+    Get {
+        /// Its id, as `doc_…`
+        id: String,
+        /// An earlier version [default: the newest]
+        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        version: u32,
+    },
+    /// List articles, newest first
+    List {
+        /// Those that this agent has [default: all]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Only articles with this tag; may be repeated
+        #[arg(long = "tag")]
+        tags: Vec<String>,
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+        /// Go on after this, the `next` of the list before
+        #[arg(long, default_value = "", hide_default_value = true)]
+        after: String,
+    },
+    /// Remove an article with all its versions
+    Rm {
+        /// Its id, as `doc_…`
+        id: String,
+    },
+    /// Show the versions of an article: who changed it, when, from what
+    History {
+        /// Its id, as `doc_…`
+        id: String,
+    },
+}
+
+impl Kb {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::Search { query, agent, tags, limit } => {
+                let request = SearchArticlesRequest { agent, query, limit, tags };
+                let answer = client.knowledge().search_articles(client.request(request)).await;
+                let found = client.answer(answer)?.found;
+                screen.list(&FOUND, found.iter().map(found_view).collect())
+            }
+            Self::Ingest { from, source, title, media_type, tags, author, agent } => {
+                let content = bytes(&from)?;
+                let source = match (source.as_str(), from.as_str()) {
+                    ("", "-") => {
+                        let why = "say where it is from: --source";
+                        return Err(Error::Usage(why.to_owned()));
+                    }
+                    ("", file) => file.to_owned(),
+                    _ => source,
+                };
+                let request = IngestArticleRequest {
+                    agent,
+                    title,
+                    content,
+                    media_type: media_type_of(media_type, &from),
+                    tags,
+                    source,
+                    author,
+                    ..IngestArticleRequest::default()
+                };
+                let added = client.knowledge().ingest_article(client.request(request)).await;
+                let article = client.answer(added)?.article.unwrap_or_default();
+                screen.one(&COLUMNS, &view(&article))
+            }
+            Self::Update { id, from, source, title, media_type, tags, version } => {
+                let content = from.as_deref().map(bytes).transpose()?.unwrap_or_default();
+                let media_type = media_type_of(media_type, from.as_deref().unwrap_or_default());
+                let tags = (!tags.is_empty()).then_some(ArticleTags { tags });
+                let request = UpdateArticleRequest {
+                    id,
+                    content,
+                    media_type,
+                    title,
+                    tags,
+                    source,
+                    version,
+                    ..UpdateArticleRequest::default()
+                };
+                let changed = client.knowledge().update_article(client.request(request)).await;
+                let article = client.answer(changed)?.article.unwrap_or_default();
+                screen.one(&COLUMNS, &view(&article))
+            }
+            Self::Get { id, version } => {
+                let request = client.request(GetArticleRequest { id, version });
+                let got = client.answer(client.knowledge().get_article(request).await)?;
+                let article = got.article.unwrap_or_default();
+                let mut view = view(&article);
+                view["text"] = json!(article.text);
+                screen.one(&COLUMNS, &view)
+            }
+            Self::List { agent, tags, limit, after } => {
+                let request = ListArticlesRequest { agent, tags, limit, after };
+                let listed = client.knowledge().list_articles(client.request(request)).await;
+                let listed = client.answer(listed)?;
+                screen.list(&COLUMNS, listed.articles.iter().map(view).collect())?;
+                match listed.next.is_empty() || screen.is_json() {
+                    true => Ok(()),
+                    false => screen.note(&format!("more: --after {}", listed.next)),
+                }
+            }
+            Self::Rm { id } => {
+                let request = client.request(RemoveArticleRequest { id: id.clone() });
+                client.answer(client.knowledge().remove_article(request).await)?;
+                screen.done("removed", &json!({"removed": id}))
+            }
+            Self::History { id } => {
+                let request = client.request(ListArticleVersionsRequest { id });
+                let listed = client.knowledge().list_article_versions(request).await;
+                let versions = client.answer(listed)?.versions;
+                let columns = ["version", "updated_at", "author", "source", "title"];
+                screen.list(&columns, versions.iter().map(view).collect())
+            }
+        }
+    }
+}
+
+/// A local file's content, or stdin's.
+fn bytes(from: &str) -> Result<Vec<u8>, Error> {
+    if from == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    }
+    fs::read(from).map_err(|error| Error::Usage(format!("cannot read `{from}`: {error}")))
+}
+
+/// What a file's name says that it is, unless the caller says otherwise.
+fn media_type_of(given: String, from: &str) -> String {
+    if !given.is_empty() {
+        return given;
+    }
+    let ending = from.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("md" | "markdown") => "text/markdown",
+        Some("html" | "htm") => "text/html",
+        Some("pdf") => "application/pdf",
+        Some("txt") => "text/plain",
+        Some(_) | None => "",
+    }
+    .to_owned()
+}
+
+fn view(article: &Article) -> Value {
+    json!({
+        "id": article.id,
+        "version": article.version,
+        "scope": article.scope,
+        "agent": article.agent,
+        "title": article.title,
+        "tags": article.tags,
+        "author": article.author,
+        "source": source(article.source.as_ref()),
+        "created_at": time(article.created_at.as_ref()),
+        "updated_at": time(article.updated_at.as_ref()),
+        "chunks": article.chunks,
+        "pending": article.pending,
+        "masked": counts(&article.masked),
+    })
+}
+
+fn found_view(found: &FoundArticle) -> Value {
+    json!({
+        "score": rounded(found.score),
+        "meaning": rounded(found.meaning),
+        "words": rounded(found.words),
+        "title": found.title,
+        "headings": found.headings.join(" > "),
+        "text": found.text,
+        "scope": found.scope,
+        "tags": found.tags,
+        "source": source(found.source.as_ref()),
+        "id": found.id,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_s_name_says_what_it_is_unless_one_says_otherwise() {
+        for (given, from, expected) in [
+            ("", "a.PDF", "application/pdf"),
+            ("", "b.md", "text/markdown"),
+            ("", "c.htm", "text/html"),
+            ("", "d", ""),
+            ("", "-", ""),
+            ("text/plain", "e.html", "text/plain"),
+        ] {
+            assert_eq!(media_type_of(given.to_owned(), from), expected, "{from}");
+        }
+    }
+}

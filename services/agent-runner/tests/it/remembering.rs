@@ -1,0 +1,416 @@
+//! What is remembered comes with a message; and a memory that does not answer stops nobody.
+
+use std::{sync::Arc, time::Duration};
+
+use holdfast_agent::memory::EXTRACTOR;
+use holdfast_directory::Actor;
+use holdfast_grpc::{Memory, Mesh, Signer};
+use holdfast_llm::Scripted;
+use holdfast_proto::memory::v1 as pb;
+use holdfast_session::NewMessage;
+use holdfast_types::{Chat, ChatMessage, Reply, SessionKey, TenantId};
+use tokio::net::TcpListener;
+
+use crate::world::{MESH, Remembers, World};
+
+/// What the last call was answered.
+fn returned(chat: &Chat) -> Option<&str> {
+    chat.messages.iter().rev().find_map(|message| match message {
+        ChatMessage::Tool { output, .. } => Some(output.as_str()),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    })
+}
+
+/// Searches its memory for whatever it is asked, and says what came of that.
+fn searching() -> Arc<Scripted> {
+    Arc::new(Scripted::answering(|request| {
+        Ok(match returned(&request.chat) {
+            None => Scripted::calls(&[("a", "memory_search", r#"{"query":"cat"}"#)]),
+            Some(told) => Scripted::text(told),
+        })
+    }))
+}
+
+#[tokio::test]
+async fn without_a_secret_of_the_mesh_nothing_of_memory_is_on_offer() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+
+    world.ask("a", "hello").await?;
+
+    let asked = world.model.requests()[0].body.to_string();
+    assert!(!asked.contains("memory_") && !asked.contains("kb_"), "{asked}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_memory_that_is_away_is_told_to_the_model_and_the_turn_goes_on() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let model = searching();
+    let mut config = world.config();
+    config.mesh.secret = MESH.into();
+    config.mesh.memory_url = "http://127.0.0.1:1".into();
+    let shared = Arc::clone(&model);
+    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
+
+    let answer = world.ask("a", "my cat?").await?;
+
+    assert!(answer.starts_with("memory does not answer just now"), "{answer}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let mut config = world.config();
+    config.mesh.secret = MESH.into();
+    config.mesh.memory_url = format!("http://{}", silent.local_addr()?);
+    // Longer than the turns of this test may take together.
+    config.runner.memory.recall_timeout = Duration::from_secs(4);
+    let _runner = world.runner_with(config, |app| app).await?;
+
+    let begun = std::time::Instant::now();
+    world.ask("a", "hello").await?;
+    let first = begun.elapsed();
+    for n in 0..3 {
+        world.ask("a", &format!("hello {n}")).await?;
+    }
+
+    assert!(first >= Duration::from_secs(4), "it was not asked at all: {first:?}");
+    assert!(begun.elapsed() < Duration::from_secs(9), "it was asked again: {:?}", begun.elapsed());
+    Ok(())
+}
+
+/// A client of the memory, as the mesh's own services have one.
+fn client(memory: &Remembers) -> anyhow::Result<Memory> {
+    Ok(Memory::new(&memory.url, Mesh::new(Signer::new(&MESH.into())?, "test"))?)
+}
+
+/// All that is remembered in a tenant, as `user: text`.
+async fn remembered(memory: &Memory, tenant: TenantId) -> anyhow::Result<Vec<String>> {
+    let who = pb::Who { everything: true, ..pb::Who::default() };
+    let list = pb::ListItemsRequest { who: Some(who), ..pb::ListItemsRequest::default() };
+    let mut all: Vec<String> = memory
+        .list_items(tenant, list)
+        .await?
+        .items
+        .into_iter()
+        .map(|item| format!("{}: {} {}", item.user, item.subject, item.content).replace(":  ", ": "))
+        .collect();
+    all.sort();
+    Ok(all)
+}
+
+fn last_said(chat: &Chat) -> &str {
+    let said = chat.messages.iter().rev().find_map(|message| match message {
+        ChatMessage::User { text, .. } => Some(text.as_str()),
+        ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
+    });
+    said.unwrap_or_default()
+}
+
+/// Remembers what it is told to, and says whether it knows the cat.
+fn knowing(chat: &Chat) -> Reply {
+    let told = last_said(chat);
+    let is_answered = matches!(chat.messages.last(), Some(ChatMessage::Tool { .. }));
+    match told.split_once("Remember: ") {
+        Some((_, what)) if !is_answered => {
+            let input = serde_json::json!({ "text": what, "type": "fact" }).to_string();
+            Scripted::calls(&[("a", "memory_save", &input)])
+        }
+        Some(_) => Scripted::text(returned(chat).unwrap_or("nothing was returned")),
+        None if chat.dynamic.contains("called Tom") => Scripted::text("I know Tom"),
+        None => Scripted::text("I know no cat"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_to_nobody_else()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let memory = world.memory().await?;
+    let model = Arc::new(Scripted::answering(|request| Ok(knowing(&request.chat))));
+    let shared = Arc::clone(&model);
+    let config = world.config_with(&memory);
+    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
+    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let theirs = world.directory.default_agent(other.id).await?;
+    let group = SessionKey::group(&world.agent.name, "telegram", "-100", None)?;
+    let group = |text: &str| NewMessage { key: group.clone(), ..world.message("g", text) };
+
+    let before = world.ask("anna/two", "what is my cat called?").await?;
+    let told = world.ask("anna/one", "Remember: the cat is called Tom").await?;
+    let same = world.ask("anna/two", "what is my cat called?").await?;
+    let stranger = world.ask("ben", "what is my cat called?").await?;
+    let alike = world.ask("annabel/two", "what is my cat called?").await?;
+    let in_group = world.text(&world.send(group("what is my cat called?")).await?).await?;
+    let owner = world.text(&world.send(world.owners("what is my cat called?")).await?).await?;
+    let key = SessionKey::api(&theirs.name, "anna/two")?;
+    let message = world.message("anna/two", "what is my cat called?");
+    let foreign = NewMessage { key, agent: theirs.id, ..message };
+    let foreign = world.sessions.ingest(other.id, foreign).await?;
+    world.bus.wake_run(0);
+    world
+        .until("the other tenant is answered", async || {
+            let answer = world.sessions.answer(other.id, foreign.message).await;
+            answer.is_ok_and(|answer| answer.outcome.is_some())
+        })
+        .await?;
+    let foreign = world.sessions.answer(other.id, foreign.message).await?.text;
+
+    assert_eq!(before, "I know no cat");
+    assert!(told.starts_with("Remembered as itm_"), "{told}");
+    assert_eq!(same, "I know Tom");
+    for (who, answer) in [
+        ("a stranger", stranger),
+        ("one whose name begins alike", alike),
+        ("a group", in_group),
+        ("the owner", owner),
+    ] {
+        assert_eq!(answer, "I know no cat", "{who}");
+    }
+    assert!(!foreign.contains("Tom"), "{foreign}");
+    // A group's own memory is the group's.
+    world.text(&world.send(group("Remember: our cat is called Tom")).await?).await?;
+    assert_eq!(world.text(&world.send(group("and the cat?")).await?).await?, "I know Tom");
+    assert_eq!(world.ask("ben", "and the cat?").await?, "I know no cat");
+    let all = remembered(&client(&memory)?, world.tenant).await?;
+    let expected =
+        ["api:anna: the cat is called Tom", "group:telegram:-100: our cat is called Tom"];
+    assert_eq!(all, expected);
+    Ok(())
+}
+
+#[tokio::test]
+async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let memory = world.memory().await?;
+    let model = Arc::new(Scripted::answering(|request| {
+        let chat = &request.chat;
+        if let Some(told) = returned(chat) {
+            return Ok(Scripted::text(told));
+        }
+        let said = last_said(chat).to_owned();
+        Ok(match said.split_once(' ') {
+            Some(("write", path)) => {
+                let content = "# Diary\n\nThe boiler was repaired by Ms Lindqvist.\n";
+                let input = serde_json::json!({ "path": path, "content": content }).to_string();
+                Scripted::calls(&[("w", "write", &input)])
+            }
+            Some(("delete", path)) => {
+                let input = serde_json::json!({ "path": path }).to_string();
+                Scripted::calls(&[("d", "delete_file", &input)])
+            }
+            _ => {
+                Scripted::calls(&[("s", "memory_search", r#"{"query":"who repaired the boiler?"}"#)])
+            }
+        })
+    }));
+    let mut config = world.config_with(&memory);
+    config.runner.relay = Duration::from_millis(100);
+    let shared = Arc::clone(&model);
+    let runner = world.runner_with(config.clone(), |app| app.with_demo(shared)).await?;
+    let owner = async |text: &str| world.text(&world.send(world.owners(text)).await?).await;
+    let path = "memory/202601/20260105.md";
+    let stored = "select count(*) from memory.documents";
+    let docs = async |number: i64| {
+        let is = async || world.number(stored).await.is_ok_and(|found| found == number);
+        world.until("the notes are indexed", is).await
+    };
+
+    // The template that every agent begins with is no note yet.
+    owner("hello").await?;
+    owner(&format!("write {path}")).await?;
+    docs(1).await?;
+    let found = owner("search").await?;
+    let group = SessionKey::group(&world.agent.name, "telegram", "-100", None)?;
+    let group = NewMessage { key: group, ..world.message("g", "search") };
+    let in_group = world.text(&world.send(group).await?).await?;
+    let stranger = world.ask("ben", "search").await?;
+
+    assert!(found.contains(&format!("note · {path} · lines 3 to 3")) || found.contains(path), "{found}");
+    assert!(found.contains("Ms Lindqvist"), "{found}");
+    for (who, told) in [("a group", in_group), ("a stranger", stranger)] {
+        assert_eq!(told, "Nothing is remembered of this.", "{who}");
+    }
+
+    // What is changed while no runner is there is seen to by the next one.
+    runner.stop().await?;
+    let by = holdfast_workspace::By::author("test", "tidying up");
+    let edits = vec![
+        holdfast_workspace::Edit::Delete {
+            path: path.parse()?,
+            base: holdfast_workspace::Base::Any,
+        },
+        holdfast_workspace::Edit::Put {
+            path: "MEMORY.md".parse()?,
+            content: b"Anna likes tea.\n".to_vec(),
+            base: holdfast_workspace::Base::Any,
+        },
+    ];
+    world.workspaces.commit(world.tenant, world.agent.id, &by, edits).await?;
+    let shared = Arc::clone(&model);
+    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
+    let paths = "select path from memory.documents";
+    world
+        .until("what is gone is taken out", async || {
+            world.texts(paths).await.is_ok_and(|paths| paths == ["MEMORY.md"])
+        })
+        .await?;
+    let open = "select count(*) from workspace.trees where noted > indexed";
+    world.until("all is indexed", async || world.number(open).await.is_ok_and(|n| n == 0)).await?;
+    assert!(!owner("search").await?.contains("Lindqvist"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let model = Arc::new(Scripted::answering(|request| {
+        let knows = request.chat.dynamic.contains("boiler was repaired");
+        Ok(Scripted::text(if knows { "I noted it" } else { "I know nothing" }))
+    }));
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    let old = today.checked_sub(jiff::Span::new().days(4))?;
+    let by = holdfast_workspace::By::author("test", "noting");
+    let note = async |day: jiff::civil::Date, text: &str| {
+        let path = format!("memory/{}.md", day.strftime("%Y%m/%Y%m%d")).parse()?;
+        let (content, base) = (text.as_bytes().to_vec(), holdfast_workspace::Base::Any);
+        let edits = vec![holdfast_workspace::Edit::Put { path, content, base }];
+        anyhow::Ok(world.workspaces.commit(world.tenant, world.agent.id, &by, edits).await?)
+    };
+    let shared = Arc::clone(&model);
+    let _runner = world.runner_with(world.config(), |app| app.with_demo(shared)).await?;
+    let owner = async || world.text(&world.send(world.owners("boiler?")).await?).await;
+
+    note(old, "The boiler was repaired.\n").await?;
+    let before = owner().await?;
+    note(today, "The boiler was repaired.\n").await?;
+    // What an agent is counts after a second.
+    tokio::time::sleep(Duration::from_millis(1_200)).await;
+    let after = owner().await?;
+    let stranger = world.ask("ben", "boiler?").await?;
+
+    assert_eq!((before.as_str(), after.as_str()), ("I know nothing", "I noted it"));
+    assert_eq!(stranger, "I know nothing");
+    Ok(())
+}
+
+/// Finds a memory in what it is asked to look through, a different word each time.
+fn extracting(asked: &std::sync::atomic::AtomicUsize, chat: &Chat) -> Reply {
+    if &*chat.stable != EXTRACTOR {
+        return knowing(chat);
+    }
+    let time = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    Scripted::text(&format!(
+        "Here you are:\n```json\n[{{\"type\":\"fact\",\"content\":\"cat called Tom, {time} zzz{time}\"}},
+        {{\"type\":\"fact\",\"subject\":\"Anna\",\"predicate\":\"lives in\",\"object\":\"Oslo{time}\"}}]\n```"
+    ))
+}
+
+#[tokio::test]
+async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let memory = world.memory().await?;
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
+    let mut config = world.config_with(&memory);
+    config.runner.memory.extractions = 2;
+    config.runner.memory.extract_after = Duration::from_millis(300);
+    let runner = |config: &agent_runner::Config| {
+        let shared = Arc::clone(&model);
+        let (world, config) = (&world, config.clone());
+        async move { world.runner_with(config, |app| app.with_demo(shared)).await }
+    };
+    let first = runner(&config).await?;
+    let client = client(&memory)?;
+    let times = || asked.load(std::sync::atomic::Ordering::SeqCst);
+    let kept = async |number: usize| {
+        let is = async || {
+            remembered(&client, world.tenant).await.is_ok_and(|all| all.len() == number)
+                && world
+                    .number("select count(*) from session.extractions where pending is null")
+                    .await
+                    .is_ok_and(|done| done == 1)
+        };
+        world.until("what is worth it is kept", is).await
+    };
+
+    world.ask("anna/one", "my cat is called Tom, and I live in Oslo").await?;
+    kept(2).await?;
+    let known = world.ask("anna/two", "what is my cat called?").await?;
+    assert_eq!(known, "I know Tom");
+
+    // As if the first had died after it kept what it found, and before it said so; another goes on.
+    first.kill();
+    let back = "update session.extractions
+                set pending = upto, upto = 0, lease_until = now() - interval '1 second'
+                where session_id = (select session_id from session.sessions where key like '%anna/one')";
+    world.until("it rests", async || {
+        world.number("select count(*) from session.extractions where pending is null").await
+            .is_ok_and(|done| done == 2)
+    }).await.ok();
+    let before = remembered(&client, world.tenant).await?;
+    assert_eq!(world.admin(back).await?, 1);
+    let again = times();
+    let _second = runner(&config).await?;
+    world.until("it is done again", async || times() > again && world
+        .number("select count(*) from session.extractions where pending is not null").await
+        .is_ok_and(|open| open == 0)).await?;
+    let after = remembered(&client, world.tenant).await?;
+    let of_first = |all: &[String]| {
+        all.iter().filter(|line| line.contains("zzz0") || line.contains("Oslo0")).count()
+    };
+    assert_eq!((of_first(&before), of_first(&after)), (2, 2), "{before:?} {after:?}");
+    assert!(!after.iter().any(|line| line.contains(&format!("zzz{again}"))), "kept twice: {after:?}");
+
+    // Whose end was reached is not looked at again, and nothing is written.
+    let (calls, written) = (times(), "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname = 'extractions'");
+    let rows = world.number(written).await?;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(times(), calls);
+    assert_eq!(world.number(written).await?, rows);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_new_beginning_has_what_was_said_before_remembered_at_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let memory = world.memory().await?;
+    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let mut config = world.config_with(&memory);
+    config.runner.memory.extractions = 1;
+    config.runner.memory.extract_after = Duration::from_hours(1);
+    let shared = Arc::clone(&model);
+    let _runner = world.runner_with(config, |app| app.with_demo(shared)).await?;
+    let client = client(&memory)?;
+
+    world.ask("anna", "my cat is called Tom").await?;
+    assert_eq!(remembered(&client, world.tenant).await?, Vec::<String>::new());
+    world.ask("anna", "/new").await?;
+    world
+        .until("it is remembered", async || {
+            remembered(&client, world.tenant).await.is_ok_and(|all| all.len() == 2)
+        })
+        .await?;
+    assert_eq!(world.ask("anna", "what is my cat called?").await?, "I know Tom");
+
+    // Erased is erased, from every table, and counted.
+    let who = pb::Who { everything: true, ..pb::Who::default() };
+    let what = Some(pb::forget_request::What::User("api:anna".to_owned()));
+    let forgotten = client.forget(world.tenant, pb::ForgetRequest { who: Some(who), what }).await?;
+    assert!(forgotten.left.iter().all(|count| count.rows == 0), "{forgotten:?}");
+    assert!(forgotten.erased.iter().any(|count| count.rows > 0), "{forgotten:?}");
+    assert_eq!(world.ask("anna", "and now?").await?, "I know no cat");
+    Ok(())
+}
