@@ -54,8 +54,9 @@ mod who;
 mod write;
 
 pub use input::{
-    Called, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product, PromptInput,
-    PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill, WorkspaceAccess,
+    Called, Channel, DailyNote, INLINE_BUTTONS, MEMORY_LIMIT, ModelAlias, Moment, Product,
+    PromptInput, PromptMode, REPLY_TAGS, Reactions, Remembered, Runtime, Sandbox, Setting, Skill,
+    WorkspaceAccess,
 };
 pub use kept::StablePart;
 pub use replies::{HEARTBEAT_OK, HEARTBEAT_PROMPT};

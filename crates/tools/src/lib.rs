@@ -102,7 +102,7 @@ pub use image::Image;
 pub use memory::{
     Article, ArticleChange, Found, KbGet, KbIngest, KbSearch, KbUpdate, Kept as KeptMemory,
     MOST_REMEMBERED, Memories, MemoryError, MemoryForget, MemoryGet, MemorySave, MemorySearch,
-    MemoryType, NewArticle, ToKeep, Sought, Updated,
+    MemoryType, NewArticle, Sought, ToKeep, Updated,
 };
 pub use mesh::{
     AgentLine, HistoryLine, Mesh, Outgoing, SendOutcome, SessionFilter, SessionLine,

@@ -13,8 +13,8 @@ use std::{
 use holdfast_grpc::Refused as MemoryRefused;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_tools::{
-    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, ToKeep,
-    Sought, Updated,
+    Article, ArticleChange, Call, Found, KeptMemory, Memories, MemoryError, NewArticle, Sought,
+    ToKeep, Updated,
 };
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId};
 use serde_json::json;

@@ -387,12 +387,13 @@ impl<'w> Turn<'w> {
 
     /// The messages of this turn's answer.
     pub(crate) fn target(&self) -> Option<Target> {
-        reply::target(&self.waiting, &self.heard()).or_else(|| {
-            // A wait that is over has no message of its own.
-            let falls_back = self.heard().is_empty() || self.is_visited();
-            falls_back.then(|| self.last_target.clone()).flatten()
-        })
-        .or_else(|| self.beat().and_then(|beat| beat.target.clone()))
+        reply::target(&self.waiting, &self.heard())
+            .or_else(|| {
+                // A wait that is over has no message of its own.
+                let falls_back = self.heard().is_empty() || self.is_visited();
+                falls_back.then(|| self.last_target.clone()).flatten()
+            })
+            .or_else(|| self.beat().and_then(|beat| beat.target.clone()))
     }
 
     pub(crate) fn hear_all(&mut self, seqs: &[i64]) {

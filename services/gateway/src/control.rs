@@ -38,11 +38,10 @@ use holdfast_proto::gateway::v1::{
     connections_server::ConnectionsServer, credentials_server::CredentialsServer,
     files_server::FilesServer, heartbeats_server::HeartbeatsServer, keys_server::KeysServer,
     knowledge_server::KnowledgeServer, mcp_servers_server::McpServersServer,
-    memories_server::MemoriesServer,
-    models_server::ModelsServer, operations_server::OperationsServer,
-    packages_server::PackagesServer, policies_server::PoliciesServer,
-    providers_server::ProvidersServer, routing_server::RoutingServer,
-    sessions_server::SessionsServer, skills_server::SkillsServer,
+    memories_server::MemoriesServer, models_server::ModelsServer,
+    operations_server::OperationsServer, packages_server::PackagesServer,
+    policies_server::PoliciesServer, providers_server::ProvidersServer,
+    routing_server::RoutingServer, sessions_server::SessionsServer, skills_server::SkillsServer,
     subagents_server::SubagentsServer, tenants_server::TenantsServer,
 };
 use holdfast_session::Sessions;

@@ -126,7 +126,11 @@ pub struct Said<'a> {
 
 /// What is embedded of a unit.
 pub fn meaning(headings: &[String], text: &str) -> String {
-    if headings.is_empty() { text.to_owned() } else { format!("{}\n{text}", headings.join(" › ")) }
+    if headings.is_empty() {
+        text.to_owned()
+    } else {
+        format!("{}\n{text}", headings.join(" › "))
+    }
 }
 
 /// By what the same text is known again.

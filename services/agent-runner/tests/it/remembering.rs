@@ -98,7 +98,9 @@ async fn remembered(memory: &Memory, tenant: TenantId) -> anyhow::Result<Vec<Str
         .await?
         .items
         .into_iter()
-        .map(|item| format!("{}: {} {}", item.user, item.subject, item.content).replace(":  ", ": "))
+        .map(|item| {
+            format!("{}: {} {}", item.user, item.subject, item.content).replace(":  ", ": ")
+        })
         .collect();
     all.sort();
     Ok(all)
@@ -206,9 +208,11 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
                 let input = serde_json::json!({ "path": path }).to_string();
                 Scripted::calls(&[("d", "delete_file", &input)])
             }
-            _ => {
-                Scripted::calls(&[("s", "memory_search", r#"{"query":"who repaired the boiler?"}"#)])
-            }
+            _ => Scripted::calls(&[(
+                "s",
+                "memory_search",
+                r#"{"query":"who repaired the boiler?"}"#,
+            )]),
         })
     }));
     let mut config = world.config_with(&memory);
@@ -233,7 +237,10 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
     let in_group = world.text(&world.send(group).await?).await?;
     let stranger = world.ask("ben", "search").await?;
 
-    assert!(found.contains(&format!("note · {path} · lines 3 to 3")) || found.contains(path), "{found}");
+    assert!(
+        found.contains(&format!("note · {path} · lines 3 to 3")) || found.contains(path),
+        "{found}"
+    );
     assert!(found.contains("Ms Lindqvist"), "{found}");
     for (who, told) in [("a group", in_group), ("a stranger", stranger)] {
         assert_eq!(told, "Nothing is remembered of this.", "{who}");
@@ -269,7 +276,8 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
 }
 
 #[tokio::test]
-async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() -> anyhow::Result<()> {
+async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() -> anyhow::Result<()>
+{
     let world = World::start().await?;
     world.use_demo().await?;
     let model = Arc::new(Scripted::answering(|request| {
@@ -321,7 +329,8 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     let memory = world.memory().await?;
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
-    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
+    let model =
+        Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 2;
     config.runner.memory.extract_after = Duration::from_millis(300);
@@ -354,26 +363,43 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     let back = "update session.extractions
                 set pending = upto, upto = 0, lease_until = now() - interval '1 second'
                 where session_id = (select session_id from session.sessions where key like '%anna/one')";
-    world.until("it rests", async || {
-        world.number("select count(*) from session.extractions where pending is null").await
-            .is_ok_and(|done| done == 2)
-    }).await.ok();
+    world
+        .until("it rests", async || {
+            world
+                .number("select count(*) from session.extractions where pending is null")
+                .await
+                .is_ok_and(|done| done == 2)
+        })
+        .await
+        .ok();
     let before = remembered(&client, world.tenant).await?;
     assert_eq!(world.admin(back).await?, 1);
     let again = times();
     let _second = runner(&config).await?;
-    world.until("it is done again", async || times() > again && world
-        .number("select count(*) from session.extractions where pending is not null").await
-        .is_ok_and(|open| open == 0)).await?;
+    world
+        .until("it is done again", async || {
+            times() > again
+                && world
+                    .number("select count(*) from session.extractions where pending is not null")
+                    .await
+                    .is_ok_and(|open| open == 0)
+        })
+        .await?;
     let after = remembered(&client, world.tenant).await?;
     let of_first = |all: &[String]| {
         all.iter().filter(|line| line.contains("zzz0") || line.contains("Oslo0")).count()
     };
     assert_eq!((of_first(&before), of_first(&after)), (2, 2), "{before:?} {after:?}");
-    assert!(!after.iter().any(|line| line.contains(&format!("zzz{again}"))), "kept twice: {after:?}");
+    assert!(
+        !after.iter().any(|line| line.contains(&format!("zzz{again}"))),
+        "kept twice: {after:?}"
+    );
 
     // Whose end was reached is not looked at again, and nothing is written.
-    let (calls, written) = (times(), "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname = 'extractions'");
+    let (calls, written) = (
+        times(),
+        "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname = 'extractions'",
+    );
     let rows = world.number(written).await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(times(), calls);

@@ -244,7 +244,8 @@ mod tests {
 
         assert_eq!(day_of("memory/202611/20261122.md"), noon("2026-11-22T00:00:00Z"));
         assert_eq!(day_of("memory/2026-11-22.md"), noon("2026-11-22T00:00:00Z"));
-        for path in ["memory/MEMORY.md", "memory/20261399.md", "memory/12345678", "20-26-11-22.md"] {
+        for path in ["memory/MEMORY.md", "memory/20261399.md", "memory/12345678", "20-26-11-22.md"]
+        {
             assert_eq!(day_of(path), None, "{path}");
         }
     }
