@@ -1,10 +1,10 @@
 //! Heartbeats through the product: a scheduler, runners, a channel that takes what is sent.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
-use holdfast_jobs::{Calendar, HeartbeatLine, Job, JobState, Jobs, Mode, Ran, heartbeat_job};
+use holdfast_jobs::{HeartbeatLine, Job, JobState, Mode, Ran, heartbeat_job};
 use holdfast_schedule::heartbeat::{ActiveHours, HeartbeatConfig, HeartbeatTarget, Status};
 use holdfast_session::{NewMessage, Sent};
 use holdfast_testkit::Reply;
@@ -32,11 +32,6 @@ impl Drop for Ticking {
 }
 
 impl World {
-    fn jobs(&self) -> anyhow::Result<Jobs> {
-        let pools = holdfast_pg::Pools::lazy(&self.config().database, "test")?;
-        Ok(Jobs::new(pools, Arc::new(Calendar::default())))
-    }
-
     async fn scheduler(&self) -> anyhow::Result<Ticking> {
         self.scheduler_with(|_| {}).await
     }
