@@ -111,6 +111,7 @@ impl Sessions {
                 Found::Locked(lease, depth) => {
                     let effect = Effect::of(&lease, std::slice::from_ref(&opening.message));
                     if lease.open() < depth && !effect.gather && taken.insert(lease.session) {
+                        let lease = *lease;
                         places.push(Place { at, opening, lease, effect, is_new: false });
                     }
                 }
@@ -171,7 +172,7 @@ enum Found {
     /// Another has it now.
     Held,
     /// And how many messages may wait in it.
-    Locked(Lease, i64),
+    Locked(Box<Lease>, i64),
 }
 
 /// Finds the sessions and locks those that nobody holds.
@@ -210,7 +211,7 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
             None => Found::Held,
             Some(_) => {
                 let (lease, depth) = split_depth(&row)?;
-                Found::Locked(lease, depth)
+                Found::Locked(Box::new(lease), depth)
             }
         };
         if let Some(place) = usize::try_from(place - 1).ok().and_then(|at| found.get_mut(at)) {
