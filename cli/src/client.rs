@@ -10,6 +10,7 @@ use holdfast_proto::gateway::v1::{
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
+    schedules_client::SchedulesClient,
     sessions_client::SessionsClient, subagents_client::SubagentsClient,
     tenants_client::TenantsClient,
 };
@@ -147,6 +148,10 @@ impl Client {
 
     pub fn nodes(&self) -> NodesClient<Channel> {
         NodesClient::new(self.channel.clone())
+    }
+
+    pub fn schedules(&self) -> SchedulesClient<Channel> {
+        SchedulesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
     }
 
     pub fn routing(&self) -> RoutingClient<Channel> {
