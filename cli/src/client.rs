@@ -10,9 +10,8 @@ use holdfast_proto::gateway::v1::{
     messages_client::MessagesClient, models_client::ModelsClient, nodes_client::NodesClient,
     operations_client::OperationsClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
-    schedules_client::SchedulesClient,
-    sessions_client::SessionsClient, subagents_client::SubagentsClient,
-    tenants_client::TenantsClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient,
+    subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,

@@ -254,10 +254,7 @@ async fn status(client: &Client, screen: &Screen) -> Result<(), Error> {
         "next_run_at": time(status.next_run_at.as_ref()),
         "next_job": status.next_job,
     });
-    screen.one(
-        &["jobs_count", "active_count", "running_count", "next_run_at", "next_job"],
-        &shown,
-    )
+    screen.one(&["jobs_count", "active_count", "running_count", "next_run_at", "next_job"], &shown)
 }
 
 fn moment(at: Timestamp) -> prost_types::Timestamp {

@@ -11,9 +11,7 @@
 //! | one that is told again under its key | is not added, whether or not it was read meanwhile |
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{
-    AgentId, Entry, Posted, RunId, SessionKey, SystemEvent, Target, TenantId,
-};
+use holdfast_types::{AgentId, Entry, Posted, RunId, SessionKey, SystemEvent, Target, TenantId};
 use sqlx::types::Json;
 
 use crate::{Error, Sessions};
@@ -176,8 +174,7 @@ pub(crate) async fn carry(tx: &mut TenantTx, run: RunId, entries: &[Entry]) -> R
         update session.system_events set gone_at = clock_timestamp()
         where tenant_id = $1 and event_id = any($2) and gone_at is null";
 
-    let told: Vec<i64> =
-        entries.iter().flat_map(SystemEvent::of).map(|event| event.id).collect();
+    let told: Vec<i64> = entries.iter().flat_map(SystemEvent::of).map(|event| event.id).collect();
     if !told.is_empty() {
         let tenant = tx.tenant();
         sqlx::query(TAKE).bind(tenant.as_uuid()).bind(told).execute(tx.conn()).await?;

@@ -208,8 +208,9 @@ fn saying(input: CronInput) -> Result<Saying, String> {
         (None, Some(seconds), _) => When::Every(seconds),
         (None, None, Some(expr)) => When::Cron(expr),
         (None, None, None) => {
-            return Err("when? give `job`, or one of `at_seconds`, `every_seconds`, `cron_expr`"
-                .to_owned());
+            return Err(
+                "when? give `job`, or one of `at_seconds`, `every_seconds`, `cron_expr`".to_owned()
+            );
         }
     };
     let command = input.command.filter(|command| !command.trim().is_empty());

@@ -103,8 +103,7 @@ impl App {
         let studio = Arc::new(Providers::new(directory.clone(), Arc::clone(&held), media)?);
         let jobs = Jobs::new(pools.clone(), Arc::new(Calendar::default()))
             .with_limits(config.schedules.limits());
-        let schedules =
-            Arc::new(Schedules::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
+        let schedules = Arc::new(Schedules::new(Arc::clone(&mesh), jobs, config.schedules.clone()));
         let mut tools = Registry::of_mesh(Arc::clone(&mesh))
             .with(SessionsSpawn(Arc::clone(&mesh)))
             .with(Gateway(Arc::clone(&mesh)))

@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn a_message_is_a_turn_of_its_own_and_an_event_is_told_to_the_main_conversation() {
         let turn = what(&["--every", "10m", "-m", "look", "--to", "42", "--channel", "telegram"]);
-        let event = what(&["--cron", "0 9 * * *", "--tz", "Europe/Oslo", "--event", "tea", "--now"]);
+        let event =
+            what(&["--cron", "0 9 * * *", "--tz", "Europe/Oslo", "--event", "tea", "--now"]);
 
         assert_eq!(
             turn.whole("a".to_owned()).unwrap(),

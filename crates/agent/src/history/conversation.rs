@@ -27,8 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_types::{
-    Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, SystemEvent,
-    ToolCall,
+    Body, ChatMessage, Entry, Image, Media, Note, SessionKind, StoredFile, SystemEvent, ToolCall,
 };
 
 use super::said::{is_system, said};
@@ -120,7 +119,8 @@ impl<'j> Conversation<'j> {
 /// else.
 fn told(text: &str) -> String {
     let events: Vec<SystemEvent> = serde_json::from_str(text).unwrap_or_default();
-    let lines = events.iter().map(|event| format!("[system event] {}", line(&event.text, LONGEST_EVENT)));
+    let lines =
+        events.iter().map(|event| format!("[system event] {}", line(&event.text, LONGEST_EVENT)));
     lines.collect::<Vec<_>>().join("\n")
 }
 

@@ -9,7 +9,11 @@ fn event(key: &SessionKey, n: usize, text: &str) -> NewSystemEvent {
     NewSystemEvent { key: key.clone(), idem_key: format!("job:{n}"), text: text.to_owned() }
 }
 
-async fn waiting(world: &World, tenant: &Tenant<'_>, key: &SessionKey) -> anyhow::Result<Vec<String>> {
+async fn waiting(
+    world: &World,
+    tenant: &Tenant<'_>,
+    key: &SessionKey,
+) -> anyhow::Result<Vec<String>> {
     let events = world.sessions.system_events(tenant.id, key).await?;
     Ok(events.into_iter().map(|event| event.text).collect())
 }
@@ -55,11 +59,8 @@ async fn an_event_is_taken_by_the_write_that_says_so_and_is_never_told_again() -
     let second = world.claim_one().await?;
     let again = world.sessions.load(&second, 100).await?.events;
     let entries = vec![SystemEvent::entry(&told)];
-    let append = || Append {
-        run: Some(RunId::generate()),
-        entries: entries.clone(),
-        ..Append::default()
-    };
+    let append =
+        || Append { run: Some(RunId::generate()), entries: entries.clone(), ..Append::default() };
     let stale = world.sessions.append(&first, append()).await;
     let waits = waiting(&world, &tenant, &key).await?;
     world.sessions.append(&second, append()).await?;

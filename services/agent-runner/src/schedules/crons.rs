@@ -71,14 +71,14 @@ impl Schedules {
 
     /// The jobs of the call's agent, of the kinds that this tool makes.
     async fn own_jobs(&self, call: &Call) -> anyhow::Result<Vec<Job>> {
-        let filter =
-            JobFilter { agent: Some(call.agent), limit: MOST, ..JobFilter::default() };
+        let filter = JobFilter { agent: Some(call.agent), limit: MOST, ..JobFilter::default() };
         let jobs = self.jobs.list(call.tenant, &filter).await?;
         Ok(jobs.into_iter().filter(|job| is_cron(job.kind)).collect())
     }
 
     async fn own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
-        let not_found = || Err(format!("Job not found: {}", id.chars().take(80).collect::<String>()));
+        let not_found =
+            || Err(format!("Job not found: {}", id.chars().take(80).collect::<String>()));
         match self.jobs.find(call.tenant, id, None).await {
             Ok(job) if job.agent == call.agent && is_cron(job.kind) => Ok(Ok(job)),
             Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(not_found()),

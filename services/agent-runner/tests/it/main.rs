@@ -32,6 +32,7 @@ mod patches;
 mod policy;
 mod queueing;
 mod quoting;
+mod reminding;
 mod renewing;
 mod routed;
 mod schedules;

@@ -20,13 +20,13 @@ impl World {
         Ok(Jobs::new(pools, Arc::new(Calendar::default())))
     }
 
-    async fn all_jobs(&self) -> anyhow::Result<Vec<Job>> {
+    pub async fn all_jobs(&self) -> anyhow::Result<Vec<Job>> {
         let filter = JobFilter { limit: 200, ..JobFilter::default() };
         Ok(self.jobs()?.list(self.tenant, &filter).await?)
     }
 
     /// A message to somebody's direct conversation on Telegram.
-    fn direct(&self, chat: &str, text: &str) -> NewMessage {
+    pub fn direct(&self, chat: &str, text: &str) -> NewMessage {
         let author = Some(Author { id: format!("telegram:{chat}"), roles: vec!["member".into()] });
         NewMessage {
             key: format!("agent:{}:dm:telegram:{chat}", self.agent.name).parse().unwrap(),
@@ -135,7 +135,10 @@ async fn whose_a_reminder_is_and_where_it_is_said_the_conversation_says_and_not_
     assert_eq!(job.next_slot, Some(format!("{day}T01:30:00Z").parse()?));
     assert_eq!(
         own,
-        format!("用户 telegram:42 的定时提醒列表：\n1. [{}] [循环] {day} 09:30 - 喝水", job.short_id)
+        format!(
+            "用户 telegram:42 的定时提醒列表：\n1. [{}] [循环] {day} 09:30 - 喝水",
+            job.short_id
+        )
     );
     assert_eq!(others, "User telegram:7 has no reminders.");
     assert_eq!(refused, format!("Error: reminder {} does not exist", job.short_id));
@@ -279,8 +282,7 @@ async fn system_events_come_before_the_next_prompt_and_pass_for_nothing_else() -
 }
 
 #[tokio::test]
-async fn an_isolated_turn_tells_the_main_conversation_what_it_answered()
--> anyhow::Result<()> {
+async fn an_isolated_turn_tells_the_main_conversation_what_it_answered() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.runner().await?;
     world.model.answer(|_| Reply::text("All is well.\n\nNothing else."));
@@ -324,7 +326,8 @@ async fn jobs_are_made_changed_and_run_by_the_agents_tool_in_the_owners_conversa
     let changed = cron(json!({"action": "update", "id": id, "patch": {"name": "coffee"}})).await?;
     let fixed = cron(json!({"action": "update", "id": id, "patch": {"agent_id": "x"}})).await?;
     let wrong =
-        cron(json!({"action": "update", "id": id, "patch": {"session_target": "isolated"}})).await?;
+        cron(json!({"action": "update", "id": id, "patch": {"session_target": "isolated"}}))
+            .await?;
     let due = cron(json!({"action": "run", "id": id})).await?;
     let forced = cron(json!({"action": "run", "id": id, "mode": "force"})).await?;
     let status = cron(json!({"action": "status"})).await?;

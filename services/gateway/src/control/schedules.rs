@@ -9,12 +9,12 @@ use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Jobs, Mode, NewJob, Ran, R
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddJobResponse, AddReminderRequest, AddReminderResponse,
     BackfillJobRequest, BackfillJobResponse, CancelReminderRequest, CancelReminderResponse,
-    GetJobRequest, GetJobResponse, GetScheduleStatusRequest, GetScheduleStatusResponse,
-    ListJobRunsRequest, ListJobRunsResponse, ListJobsRequest, ListJobsResponse,
-    ListNextTimesRequest, ListNextTimesResponse, ListRemindersRequest, ListRemindersResponse,
-    PauseJobRequest, PauseJobResponse, DeleteJobRequest, DeleteJobResponse, ResumeJobRequest,
-    ResumeJobResponse, RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse,
-    WakeAgentRequest, WakeAgentResponse, schedules_server::Schedules as Service,
+    DeleteJobRequest, DeleteJobResponse, GetJobRequest, GetJobResponse, GetScheduleStatusRequest,
+    GetScheduleStatusResponse, ListJobRunsRequest, ListJobRunsResponse, ListJobsRequest,
+    ListJobsResponse, ListNextTimesRequest, ListNextTimesResponse, ListRemindersRequest,
+    ListRemindersResponse, PauseJobRequest, PauseJobResponse, ResumeJobRequest, ResumeJobResponse,
+    RunJobRequest, RunJobResponse, UpdateJobRequest, UpdateJobResponse, WakeAgentRequest,
+    WakeAgentResponse, schedules_server::Schedules as Service,
 };
 use holdfast_schedule::{self as schedule, JobPatch};
 use holdfast_session::NewSystemEvent;

@@ -23,7 +23,8 @@ fn tea(schedule: Value) -> AddJobRequest {
 }
 
 async fn add(world: &World, request: AddJobRequest) -> Result<pb::Job, tonic::Status> {
-    let mut client = client(world).await.map_err(|error| tonic::Status::internal(error.to_string()))?;
+    let mut client =
+        client(world).await.map_err(|error| tonic::Status::internal(error.to_string()))?;
     let made = client.add_job(world.anna.request(request)).await?.into_inner();
     made.job.ok_or_else(|| tonic::Status::internal("no job"))
 }
@@ -45,7 +46,8 @@ async fn a_job_is_made_once_changed_held_and_run() -> anyhow::Result<()> {
     let job = made.id.clone();
     let paused = client.pause_job(anna.request(PauseJobRequest { job: job.clone() })).await?;
     let resumed = client.resume_job(anna.request(ResumeJobRequest { job: job.clone() })).await?;
-    let run = |mode: &str| RunJobRequest { job: job.clone(), mode: mode.into(), ..Default::default() };
+    let run =
+        |mode: &str| RunJobRequest { job: job.clone(), mode: mode.into(), ..Default::default() };
     let due = client.run_job(anna.request(run(""))).await?.into_inner();
     let forced = client.run_job(anna.request(run("force"))).await?.into_inner();
     let status = client.get_schedule_status(anna.request(GetScheduleStatusRequest {})).await?;
@@ -74,7 +76,8 @@ async fn a_job_is_made_once_changed_held_and_run() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()> {
+async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() -> anyhow::Result<()>
+{
     let world = World::start().await?;
     let mut client = client(&world).await?;
     let told = async |job: Value| {
@@ -86,14 +89,16 @@ async fn what_is_wrong_with_a_job_is_told_in_the_words_of_the_specification() ->
     let event = json!({"kind": "systemEvent", "message": "m"});
 
     let main = told(json!({"name": "a", "payload": turn})).await;
-    let isolated =
-        told(json!({"name": "a", "session_target": "isolated", "payload": event})).await;
+    let isolated = told(json!({"name": "a", "session_target": "isolated", "payload": event})).await;
     let never = told(json!({"name": "a", "payload": event,
-                            "schedule": {"kind": "cron", "expr": "0 0 30 2 *"}})).await;
+                            "schedule": {"kind": "cron", "expr": "0 0 30 2 *"}}))
+    .await;
     let zone = told(json!({"name": "a", "payload": event,
-                           "schedule": {"kind": "cron", "expr": "0 9 * * *", "tz": "Mars/X"}})).await;
+                           "schedule": {"kind": "cron", "expr": "0 9 * * *", "tz": "Mars/X"}}))
+    .await;
     let fast = told(json!({"name": "a", "payload": event,
-                           "schedule": {"kind": "every", "every_ms": 5}})).await;
+                           "schedule": {"kind": "every", "every_ms": 5}}))
+    .await;
     let job = UpdateJobRequest { job: "cron_0a1b2c3d".into(), patch: "{}".into(), version: 0 };
     let unknown = client.update_job(world.anna.request(job)).await.unwrap_err();
 
@@ -158,12 +163,15 @@ async fn a_users_reminders_are_set_listed_and_cancelled_and_are_no_jobs_of_the_c
     let others = client.list_reminders(anna.request(of("owner"))).await?.into_inner();
     let jobs = client.list_jobs(anna.request(ListJobsRequest::default())).await?.into_inner();
     let id = listed.reminders[0].id.rsplit('_').next().unwrap_or_default().to_owned();
-    let cancel =
-        |user: &str| CancelReminderRequest { user: user.into(), id: id.clone() };
+    let cancel = |user: &str| CancelReminderRequest { user: user.into(), id: id.clone() };
     let foreign = client.cancel_reminder(anna.request(cancel("owner"))).await.unwrap_err();
     let own = client.cancel_reminder(anna.request(cancel("telegram:42"))).await?.into_inner();
 
-    assert!(set.text.starts_with("已设置单次提醒：") && set.text.ends_with(" - 喝水"), "{}", set.text);
+    assert!(
+        set.text.starts_with("已设置单次提醒：") && set.text.ends_with(" - 喝水"),
+        "{}",
+        set.text
+    );
     assert_eq!(set.reminder.clone().unwrap_or_default().session, "agent:main:dm:telegram:42");
     assert_eq!(past.unwrap_err().message(), "错误: 提醒时间已过去，请设置未来时间");
     assert!(nobody.unwrap_err().message().contains("is no user"));

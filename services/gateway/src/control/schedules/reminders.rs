@@ -96,10 +96,9 @@ impl Schedules {
             renewal: None,
         };
         let set = self.jobs.remind(caller.tenant, remind, self.rules.reminders()).await;
-        let set = set.map_err(Error::from)?.map_err(|why| Error::NoReminder {
-            told: why.told(locale),
-            is_full: why.is_full(),
-        })?;
+        let set = set
+            .map_err(Error::from)?
+            .map_err(|why| Error::NoReminder { told: why.told(locale), is_full: why.is_full() })?;
 
         self.state.bus.wake_schedule();
         let item = Item {

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity, mcp_server, model,
-        node, put_chain, rules,
+        SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
+        mcp_server, model, node, put_chain, rules,
     },
 };
 use crate::{
@@ -159,8 +159,7 @@ impl Things {
         self.binding = made.binding.context("no binding")?.id;
         let put = put_chain(&self.chain);
         let _: pb::PutChainResponse = ask(world, who, "Chains/PutChain", put).await?;
-        let made: pb::AddJobResponse =
-            ask(world, who, "Schedules/AddJob", add_job(self)).await?;
+        let made: pb::AddJobResponse = ask(world, who, "Schedules/AddJob", add_job(self)).await?;
         self.job_id = made.job.context("no job")?.long_id;
         let made: pb::AddReminderResponse =
             ask(world, who, "Schedules/AddReminder", add_reminder(self)).await?;
