@@ -21,6 +21,8 @@ TOOLS = "crates/tools/src/"
 AGENT = "crates/agent/src/"
 SANDBOX = "crates/sandbox/src/"
 GATEWAY = "services/gateway/src/"
+JOBS = "crates/jobs/src/"
+SCHEDULER = "services/scheduler/src/"
 
 MUTANTS = {
     # What was approved is not compared with what is called.
@@ -918,6 +920,28 @@ MUTANTS = {
         ],
         [
             ("agent-runner", "lib", "files::tests::what_was_noted_for_the_owner_is_not_there_for_others"),
+        ],
+    ),
+    # A firing that is delivered again is another message.
+    "firing-key": Mutant(
+        [
+            (
+                SCHEDULER + "deliver.rs",
+                "idem_key: firing.id.idem_key(),",
+                'idem_key: format!("{}~{}", firing.id.idem_key(), firing.attempt),',
+            ),
+        ],
+        [
+            ("scheduler", "it", "firing::a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_was_changed"),
+        ],
+    ),
+    # A timer disturbs who did not ask.
+    "timer-silent": Mutant(
+        [
+            (SCHEDULER + "fire/timer.rs", "        silent: true,", "        silent: false,"),
+        ],
+        [
+            ("scheduler", "it", "firing::a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else"),
         ],
     ),
 }

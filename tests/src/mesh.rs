@@ -39,6 +39,8 @@ pub struct Plan {
     pub runners: usize,
     /// Bridges; each calls the gateway of its number.
     pub bridges: usize,
+    /// Schedulers.
+    pub schedulers: usize,
     /// How the agent of each tenant takes input while it is busy.
     pub tenants: Vec<QueueMode>,
     /// How long a claim lasts without being renewed.
@@ -59,6 +61,7 @@ impl Plan {
             gateways: 1,
             runners: 1,
             bridges: 1,
+            schedulers: 0,
             tenants: vec![QueueMode::Steer],
             lease: Duration::from_millis(1500),
             slots: 16,
@@ -110,6 +113,8 @@ pub struct Mesh {
     pub runners: Vec<Arc<Node>>,
     /// The bridges.
     pub bridges: Vec<Arc<Node>>,
+    /// The schedulers.
+    pub schedulers: Vec<Arc<Node>>,
     /// What stands between them and their backends.
     pub proxies: Proxies,
     /// What is not ours.
@@ -168,6 +173,7 @@ impl Mesh {
             grpc: Vec::new(),
             runners: Vec::new(),
             bridges: Vec::new(),
+            schedulers: Vec::new(),
             proxies,
             fakes,
             tenants,
@@ -189,6 +195,10 @@ impl Mesh {
             let bridge = mesh.bridge(number, holdfast.clone())?;
             mesh.bridges.push(Arc::new(bridge));
         }
+        for number in 0..plan.schedulers {
+            let scheduler = mesh.scheduler(number, holdfast.clone())?;
+            mesh.schedulers.push(Arc::new(scheduler));
+        }
         Ok(mesh)
     }
 
@@ -208,7 +218,8 @@ impl Mesh {
     /// All of its processes.
     #[must_use]
     pub fn nodes(&self) -> Vec<Arc<Node>> {
-        self.gateways.iter().chain(&self.runners).chain(&self.bridges).cloned().collect()
+        let talking = self.gateways.iter().chain(&self.runners).chain(&self.bridges);
+        talking.chain(&self.schedulers).cloned().collect()
     }
 
     /// The database as its owner, whom row-level security does not bind.

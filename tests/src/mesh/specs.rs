@@ -62,6 +62,16 @@ impl Mesh {
         Node::new(Spec { name, role: Role::Runner, program, args: Vec::new(), env, http })
     }
 
+    pub(super) fn scheduler(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
+        let http = port()?;
+        let mut env = self.shared(&self.proxies.gateway_database);
+        env.push(("HOLDFAST_SCHEDULER__LISTEN".to_owned(), http.to_string()));
+        env.push(("HOLDFAST_SCHEDULER__HANDOVER".to_owned(), "3s".to_owned()));
+        let name = format!("scheduler-{number}");
+        let args = vec!["scheduler".to_owned()];
+        Node::new(Spec { name, role: Role::Scheduler, program, args, env, http })
+    }
+
     pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
         let http = port()?;
         let gateway = self.grpc.get(number % self.grpc.len().max(1)).context("no gateway")?;

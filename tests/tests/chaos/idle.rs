@@ -25,6 +25,7 @@ async fn an_idle_mesh_calls_no_model_and_writes_no_row() -> anyhow::Result<()> {
         gateways: 2,
         runners: 2,
         bridges: 2,
+        schedulers: 2,
         lease: Duration::from_secs(30),
         ..Plan::small(RUNNER)
     };
@@ -90,7 +91,7 @@ async fn cpu(mesh: &Mesh) -> anyhow::Result<Vec<(String, u64)>> {
 async fn versions(mesh: &Mesh) -> anyhow::Result<Vec<(String, i64)>> {
     const TABLES: &str = "
         select schemaname || '.' || tablename from pg_tables
-        where schemaname in ('session', 'control') order by 1";
+        where schemaname in ('session', 'control', 'schedule') order by 1";
     let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
     let tables: Vec<String> = sqlx::query_scalar(TABLES).fetch_all(&mut admin).await?;
     let mut versions = Vec::new();
