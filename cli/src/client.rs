@@ -12,7 +12,7 @@ use holdfast_proto::gateway::v1::{
     nodes_client::NodesClient, operations_client::OperationsClient,
     packages_client::PackagesClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
-    sessions_client::SessionsClient, skills_client::SkillsClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient, skills_client::SkillsClient,
     subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
@@ -172,6 +172,10 @@ impl Client {
 
     pub fn nodes(&self) -> NodesClient<Channel> {
         NodesClient::new(self.channel.clone())
+    }
+
+    pub fn schedules(&self) -> SchedulesClient<Channel> {
+        SchedulesClient::new(self.channel.clone()).max_decoding_message_size(LARGEST_ANSWER)
     }
 
     pub fn routing(&self) -> RoutingClient<Channel> {

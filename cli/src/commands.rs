@@ -10,6 +10,7 @@ mod chains;
 mod channels;
 mod connections;
 mod credentials;
+mod cron;
 mod dead;
 mod deliveries;
 mod files;
@@ -24,6 +25,7 @@ mod nodes;
 mod packages;
 mod policy;
 mod providers;
+mod reminders;
 mod routing;
 mod runs;
 mod sessions;
@@ -68,6 +70,12 @@ pub enum Caller {
     /// Write down who does what after whom
     #[command(subcommand)]
     Chains(chains::Chains),
+    /// Jobs that run at their times
+    #[command(subcommand)]
+    Cron(cron::Cron),
+    /// Reminders of users
+    #[command(subcommand)]
+    Reminders(reminders::Reminders),
     /// Say where models are
     #[command(subcommand)]
     Providers(providers::Providers),
@@ -139,6 +147,8 @@ impl Caller {
             Self::Memory(command) => command.run(client, screen).await,
             Self::Kb(command) => command.run(client, screen).await,
             Self::Chains(command) => command.run(client, screen).await,
+            Self::Cron(command) => command.run(client, screen).await,
+            Self::Reminders(command) => command.run(client, screen).await,
             Self::Providers(command) => command.run(client, screen).await,
             Self::Credentials(command) => command.run(client, screen).await,
             Self::Models(command) => command.run(client, screen).await,

@@ -34,6 +34,7 @@ mod policy;
 mod queueing;
 mod quoting;
 mod remembering;
+mod reminding;
 mod renewing;
 mod routed;
 mod schedules;

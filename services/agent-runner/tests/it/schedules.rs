@@ -20,13 +20,13 @@ impl World {
         Ok(Jobs::new(pools, Arc::new(Calendar::default())))
     }
 
-    async fn all_jobs(&self) -> anyhow::Result<Vec<Job>> {
+    pub async fn all_jobs(&self) -> anyhow::Result<Vec<Job>> {
         let filter = JobFilter { limit: 200, ..JobFilter::default() };
         Ok(self.jobs()?.list(self.tenant, &filter).await?)
     }
 
     /// A message to somebody's direct conversation on Telegram.
-    fn direct(&self, chat: &str, text: &str) -> NewMessage {
+    pub fn direct(&self, chat: &str, text: &str) -> NewMessage {
         let author = Some(Author { id: format!("telegram:{chat}"), roles: vec!["member".into()] });
         NewMessage {
             key: format!("agent:{}:dm:telegram:{chat}", self.agent.name).parse().unwrap(),

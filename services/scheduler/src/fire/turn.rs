@@ -35,7 +35,9 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     // as good as none.
     let thinking = turn.thinking.as_deref().and_then(|word| word.parse().ok());
     let Ok(post) = post(job, turn.deliver) else { return UNREADABLE };
-    let fired = Fired { post, ..Fired::new(job.id, firing.at.as_millisecond()) };
+    let fired = post.map(|post| {
+        Box::new(Fired { post: Some(post), ..Fired::new(job.id, firing.at.as_millisecond()) })
+    });
     Fate::Message(Box::new(Errand {
         key,
         agent: job.agent,
@@ -44,7 +46,7 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
             thinking: Some(thinking.unwrap_or(Thinking::Medium)),
             ..SessionSettings::default()
         },
-        body: Body { fired: Some(Box::new(fired)), ..Body::text(turn.message) },
+        body: Body { fired, ..Body::text(turn.message) },
         target,
         mode: QueueMode::Followup,
         ends: Ends::Answered(Duration::from_secs(u64::from(turn.timeout_seconds))),

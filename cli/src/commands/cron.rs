@@ -1,0 +1,299 @@
+//! `holdfast cron`.
+
+mod what;
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    AddJobRequest, BackfillJobRequest, DeleteJobRequest, GetJobRequest, GetScheduleStatusRequest,
+    Job, JobRun, ListJobRunsRequest, ListJobsRequest, ListNextTimesRequest, PauseJobRequest,
+    ResumeJobRequest, RunJobRequest, UpdateJobRequest, WakeAgentRequest,
+};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::what::{Schedule, What};
+use super::{given, view::time};
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 8] =
+    ["id", "name", "agent", "kind", "state", "next_run_at", "last_status", "last_error"];
+
+const RUN_COLUMNS: [&str; 6] = ["at", "origin", "status", "error", "duration_ms", "run_id"];
+
+#[derive(Debug, Subcommand)]
+pub enum Cron {
+    /// List jobs
+    List {
+        /// Only this agent's, by its name or id
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Only of this kind: cron, every, at, heartbeat, reminder, timer, or `all`
+        #[arg(long, default_value = "", hide_default_value = true)]
+        kind: String,
+    },
+    /// Show a job, with all that it is
+    Show {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+    },
+    /// Make a job
+    Add {
+        /// Its name, as `morning news`
+        name: Option<String>,
+        #[command(flatten)]
+        what: Box<What>,
+        /// Its agent, by name or id [default: the default agent]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Its id, if it has one already
+        #[arg(long, default_value = "", hide_default_value = true)]
+        id: String,
+        /// All of it as JSON: the text, `@file`, or `-` for stdin
+        #[arg(long, conflicts_with = "name")]
+        json: Option<String>,
+        /// A word of your own: the same request makes the job once
+        #[arg(long, default_value = "", hide_default_value = true)]
+        request_id: String,
+    },
+    /// Change what is said of a job, and nothing else
+    Edit {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+        /// Another name
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        what: Box<What>,
+        /// The change as JSON: the text, `@file`, or `-` for stdin
+        #[arg(long)]
+        json: Option<String>,
+    },
+    /// Remove a job, with its log
+    Rm {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+    },
+    /// Run a job now
+    Run {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+        /// Only if it is due
+        #[arg(long)]
+        due: bool,
+    },
+    /// How a job went, newest first
+    Runs {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+        /// How many, 100 at most
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+    },
+    /// The next times of a job, or of a schedule that is no job's yet
+    Next {
+        /// Its id, or the eight letters and digits at its end
+        job: Option<String>,
+        #[command(flatten)]
+        schedule: Schedule,
+        /// How many, 100 at most
+        #[arg(long, default_value_t = 5)]
+        count: u32,
+        /// On whose clock they are shown besides the job's own [default: the agent's]
+        #[arg(long = "zone", default_value = "", hide_default_value = true)]
+        zone: String,
+    },
+    /// Switch a job off
+    Pause {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+    },
+    /// Switch a job on again, from now
+    Resume {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+    },
+    /// Run times that are past and of which nothing became
+    Backfill {
+        /// Its id, or the eight letters and digits at its end
+        job: String,
+        /// From here on, as `2026-11-20T00:00:00Z`
+        #[arg(long)]
+        from: Timestamp,
+        /// Before this [default: now]
+        #[arg(long)]
+        until: Option<Timestamp>,
+    },
+    /// How many jobs there are, and which is next
+    Status,
+    /// Tell an agent's main conversation something
+    Wake {
+        /// What to tell: the text, `@file`, or `-` for stdin
+        text: String,
+        /// By a turn at once, and not with the next one
+        #[arg(long)]
+        now: bool,
+        /// The agent, by name or id [default: the default agent]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+    },
+}
+
+impl Cron {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { agent, kind } => list(client, screen, &agent, &kind).await,
+            Self::Show { job } => {
+                let request = client.request(GetJobRequest { job });
+                let job = client.answer(client.schedules().get_job(request).await)?.job;
+                screen.one(&COLUMNS, &view(&job.unwrap_or_default()))
+            }
+            Self::Add { name, what, agent, id, json, request_id } => {
+                let job = match (json, name) {
+                    (Some(json), _) => given::json(&json)?,
+                    (None, Some(name)) => what.whole(name)?,
+                    (None, None) => {
+                        return Err(Error::Usage("a job needs a name, or `--json`".to_owned()));
+                    }
+                };
+                let request = AddJobRequest { job: job.to_string(), agent, id, request_id };
+                let added = client.schedules().add_job(client.request(request)).await;
+                screen.one(&COLUMNS, &view(&client.answer(added)?.job.unwrap_or_default()))
+            }
+            Self::Edit { job, name, what, json } => {
+                let patch = match json {
+                    Some(json) => given::json(&json)?,
+                    None => what.patch(name)?,
+                };
+                let request = UpdateJobRequest { job, patch: patch.to_string(), version: 0 };
+                let changed = client.schedules().update_job(client.request(request)).await;
+                screen.one(&COLUMNS, &view(&client.answer(changed)?.job.unwrap_or_default()))
+            }
+            Self::Rm { job } => {
+                let request = client.request(DeleteJobRequest { job: job.clone() });
+                client.answer(client.schedules().delete_job(request).await)?;
+                screen.done("removed", &json!({"removed": job}))
+            }
+            Self::Run { job, due } => {
+                let mode = if due { "due" } else { "force" }.to_owned();
+                let request = RunJobRequest { job, mode, request_id: String::new() };
+                let ran = client.schedules().run_job(client.request(request)).await;
+                let ran = client.answer(ran)?;
+                let told = match ran.reason.as_str() {
+                    "" => ran.status.clone(),
+                    reason => format!("{}: {reason}", ran.status),
+                };
+                screen.done(&told, &json!({"status": ran.status, "reason": ran.reason}))
+            }
+            Self::Runs { job, limit } => {
+                let request = client.request(ListJobRunsRequest { job, limit });
+                let runs = client.answer(client.schedules().list_job_runs(request).await)?.runs;
+                screen.list(&RUN_COLUMNS, runs.iter().map(run_view).collect())
+            }
+            Self::Next { job, schedule, count, zone } => {
+                let schedule = schedule.json()?.map(|json| json.to_string()).unwrap_or_default();
+                let job = job.unwrap_or_default();
+                let request = ListNextTimesRequest { job, schedule, count, time_zone: zone };
+                let times = client.schedules().list_next_times(client.request(request)).await;
+                let times = client.answer(times)?.times;
+                let rows = times.iter().map(|one| {
+                    json!({"at": time(one.at.as_ref()), "scheduled": one.scheduled, "local": one.local})
+                });
+                screen.list(&["scheduled", "local"], rows.collect())
+            }
+            Self::Pause { job } => {
+                let request = client.request(PauseJobRequest { job });
+                let job = client.answer(client.schedules().pause_job(request).await)?.job;
+                screen.one(&COLUMNS, &view(&job.unwrap_or_default()))
+            }
+            Self::Resume { job } => {
+                let request = client.request(ResumeJobRequest { job });
+                let job = client.answer(client.schedules().resume_job(request).await)?.job;
+                screen.one(&COLUMNS, &view(&job.unwrap_or_default()))
+            }
+            Self::Backfill { job, from, until } => {
+                let from = Some(moment(from));
+                let request = BackfillJobRequest { job, from, until: until.map(moment) };
+                let filled = client.schedules().backfill_job(client.request(request)).await;
+                let count = client.answer(filled)?.count;
+                screen.done(&format!("{count} to run"), &json!({"count": count}))
+            }
+            Self::Status => status(client, screen).await,
+            Self::Wake { text, now, agent } => {
+                let mode = if now { "now" } else { "next-heartbeat" }.to_owned();
+                let text = given::text(&text)?;
+                let request = WakeAgentRequest { agent, text, mode, request_id: String::new() };
+                client.answer(client.schedules().wake_agent(client.request(request)).await)?;
+                screen.done("told", &json!({"ok": true}))
+            }
+        }
+    }
+}
+
+async fn list(client: &Client, screen: &Screen, agent: &str, kind: &str) -> Result<(), Error> {
+    let (mut jobs, mut after) = (Vec::new(), String::new());
+    loop {
+        let (agent, kind) = (agent.to_owned(), kind.to_owned());
+        let request = ListJobsRequest { agent, kind, limit: 200, after };
+        let page = client.schedules().list_jobs(client.request(request)).await;
+        let page = client.answer(page)?;
+        jobs.extend(page.jobs.iter().map(view));
+        if page.next.is_empty() {
+            return screen.list(&COLUMNS, jobs);
+        }
+        after = page.next;
+    }
+}
+
+async fn status(client: &Client, screen: &Screen) -> Result<(), Error> {
+    let request = client.request(GetScheduleStatusRequest {});
+    let status = client.answer(client.schedules().get_schedule_status(request).await)?;
+    let shown = json!({
+        "jobs_count": status.jobs_count,
+        "active_count": status.active_count,
+        "running_count": status.running_count,
+        "next_run_at": time(status.next_run_at.as_ref()),
+        "next_job": status.next_job,
+    });
+    screen.one(&["jobs_count", "active_count", "running_count", "next_run_at", "next_job"], &shown)
+}
+
+fn moment(at: Timestamp) -> prost_types::Timestamp {
+    prost_types::Timestamp { seconds: at.as_second(), nanos: at.subsec_nanosecond() }
+}
+
+fn view(job: &Job) -> Value {
+    json!({
+        "id": job.id,
+        "long_id": job.long_id,
+        "name": job.name,
+        "description": job.description,
+        "agent": job.agent,
+        "owner": job.owner,
+        "kind": job.kind,
+        "state": job.state,
+        "what": serde_json::from_str::<Value>(&job.what).unwrap_or(Value::Null),
+        "next_run_at": time(job.next_run_at.as_ref()),
+        "running": job.running,
+        "last_run_at": time(job.last_run_at.as_ref()),
+        "last_status": job.last_status,
+        "last_error": job.last_error,
+        "last_duration_ms": job.last_duration_ms,
+        "consecutive_errors": job.consecutive_errors,
+        "version": job.version,
+        "created_at": time(job.created_at.as_ref()),
+        "updated_at": time(job.updated_at.as_ref()),
+    })
+}
+
+fn run_view(run: &JobRun) -> Value {
+    json!({
+        "at": time(run.at.as_ref()),
+        "last": time(run.last.as_ref()),
+        "origin": run.origin,
+        "status": run.status,
+        "error": run.error,
+        "duration_ms": run.duration_ms,
+        "run_id": run.run_id,
+        "finished_at": time(run.finished_at.as_ref()),
+    })
+}

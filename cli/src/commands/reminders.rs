@@ -1,0 +1,97 @@
+//! `holdfast reminders`.
+
+use clap::Subcommand;
+use holdfast_proto::gateway::v1::{
+    AddReminderRequest, CancelReminderRequest, ListRemindersRequest, Reminder,
+};
+use serde_json::{Value, json};
+
+use super::view::time;
+use crate::{client::Client, error::Error, screen::Screen};
+
+const COLUMNS: [&str; 5] = ["id", "at", "content", "auto_continue", "session"];
+
+#[derive(Debug, Subcommand)]
+pub enum Reminders {
+    /// List the reminders that wait for a user
+    List {
+        /// The user: `owner`, or a person as `telegram:42` or `api:anna`
+        #[arg(long = "for", default_value = "owner")]
+        user: String,
+    },
+    /// Set a reminder
+    Add {
+        /// When: `9:00`, `2026-12-24 18:00`, `tomorrow 9:00`, `in 20 minutes`
+        time: String,
+        /// What of
+        content: String,
+        /// The user: `owner`, or a person as `telegram:42` or `api:anna`
+        #[arg(long = "for", default_value = "owner")]
+        user: String,
+        /// Ask the agent when it fires: it may set the next one
+        #[arg(long)]
+        auto_continue: bool,
+        /// The agent, by name or id [default: the default agent]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        agent: String,
+        /// Where it is said, by its key [default: the user's own conversation]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        session: String,
+        /// The zone of the time, as `Europe/Oslo` [default: the agent's]
+        #[arg(long, default_value = "", hide_default_value = true)]
+        tz: String,
+    },
+    /// Cancel a reminder
+    Rm {
+        /// Its id, or the part of it behind the last `_`
+        id: String,
+        /// The user: `owner`, or a person as `telegram:42` or `api:anna`
+        #[arg(long = "for", default_value = "owner")]
+        user: String,
+    },
+}
+
+impl Reminders {
+    pub async fn run(self, client: &Client, screen: &Screen) -> Result<(), Error> {
+        match self {
+            Self::List { user } => {
+                let request = client.request(ListRemindersRequest { user });
+                let listed = client.answer(client.schedules().list_reminders(request).await)?;
+                screen.list(&COLUMNS, listed.reminders.iter().map(view).collect())
+            }
+            Self::Add { time, content, user, auto_continue, agent, session, tz } => {
+                let request = AddReminderRequest {
+                    user,
+                    time,
+                    content,
+                    auto_continue,
+                    agent,
+                    session,
+                    time_zone: tz,
+                    ..AddReminderRequest::default()
+                };
+                let set = client.schedules().add_reminder(client.request(request)).await;
+                let set = client.answer(set)?;
+                let mut shown = view(&set.reminder.unwrap_or_default());
+                shown["text"] = Value::String(set.text);
+                screen.one(&["text", "id", "at"], &shown)
+            }
+            Self::Rm { id, user } => {
+                let request = client.request(CancelReminderRequest { user, id });
+                let id = client.answer(client.schedules().cancel_reminder(request).await)?.id;
+                screen.done("removed", &json!({"removed": id}))
+            }
+        }
+    }
+}
+
+fn view(one: &Reminder) -> Value {
+    json!({
+        "id": one.id,
+        "user": one.user,
+        "content": one.content,
+        "at": time(one.at.as_ref()),
+        "auto_continue": one.auto_continue,
+        "session": one.session,
+    })
+}
