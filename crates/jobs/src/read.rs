@@ -138,7 +138,9 @@ impl Jobs {
             .bind(ids.iter().map(|id| id.as_uuid()).collect::<Vec<_>>())
             .fetch_all(tx.conn())
             .await?;
-        tx.finish_reading();
+        // Whoever asks goes on with the same connection: one that is undone behind its back
+        // would make another be opened.
+        tx.commit().await?;
         rows.into_iter().map(Job::try_from).collect()
     }
 

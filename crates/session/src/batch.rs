@@ -83,7 +83,7 @@ impl Sessions {
     ) -> Result<Option<Accepted>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let known = known(&mut tx, &[(source.as_text(), idem_key.to_owned())]).await?;
-        tx.finish_reading();
+        tx.commit().await?;
         Ok(known.into_iter().next().map(|known| known.accepted))
     }
 
@@ -143,7 +143,7 @@ impl Sessions {
             .collect();
         let mut tx = self.pools.tenant(tenant).await?;
         let known = known(&mut tx, &keys).await?;
-        tx.finish_reading();
+        tx.commit().await?;
         let answers = known.into_iter().filter_map(|known| {
             let at = *among.get(known.place)?;
             let message = &openings[at].message;
@@ -176,8 +176,12 @@ enum Found {
 
 /// Finds the sessions and locks those that nobody holds.
 async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Found>, Error> {
+    // One after the other within a tenant: how many more may be admitted is read without a lock,
+    // which is as good as right for one session and not for hundreds.
     const SQL: &str = "
-        with named as materialized (
+        with turn as materialized (
+            select pg_advisory_xact_lock(hashtextextended('session.batch ' || $1::uuid::text, 0))),
+        named as materialized (
             select k.place, n.session_id
             from unnest($2::text[]) with ordinality as k (key, place)
             cross join lateral (
@@ -186,7 +190,7 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
                 select session_id from session.session_alias where tenant_id = $1 and alias = k.key
                 limit 1) n)
         select l.*, (select depth::bigint from session.tenant_queue q where q.tenant_id = $1), n.place
-        from named n left join lateral (
+        from turn left join named n on true left join lateral (
             select session_id, state, paused is not null, wait, epoch, owner, next_in, done_in,
                    next_out, next_entry, attempts, workspace
             from session.session_lease l
@@ -199,7 +203,8 @@ async fn lock(tx: &mut TenantTx, given: &[(usize, &Opening)]) -> Result<Vec<Foun
     let mut found = Vec::with_capacity(given.len());
     found.resize_with(given.len(), || Found::Missing);
     for row in rows {
-        let place: i64 = row.try_get(13)?;
+        // None of them is there.
+        let Some(place) = row.try_get::<Option<i64>, _>(13)? else { continue };
         let session: Option<Uuid> = row.try_get(0)?;
         let one = match session {
             None => Found::Held,

@@ -14,7 +14,7 @@ use std::{
 };
 
 use holdfast_bus::{Bus, Subscription};
-use holdfast_jobs::{Error, Firing, Jobs};
+use holdfast_jobs::{Claimed, Error, Firing, Jobs};
 use holdfast_kit::Backoff;
 use jiff::Timestamp;
 use tokio::{
@@ -28,6 +28,10 @@ use crate::meter;
 
 /// The longest sleep: so late at most is what nobody told of.
 const POLL: Duration = Duration::from_secs(1);
+
+/// How long claims go on before what they took is delivered: what is due in one instant is on record
+/// first, and goes out in larger parts.
+const GATHER: Duration = Duration::from_millis(400);
 
 /// How often it is looked for firings that nobody has, and for runs that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -54,8 +58,10 @@ impl Backlog {
         Self { count: Arc::default(), most }
     }
 
-    fn room(&self) -> u32 {
-        self.most.saturating_sub(self.count.load(Ordering::Relaxed))
+    /// How many more there may be, beside those that are about to be added.
+    fn room(&self, more: usize) -> u32 {
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        self.most.saturating_sub(self.count.load(Ordering::Relaxed)).saturating_sub(more)
     }
 
     fn add(&self, count: usize) {
@@ -125,50 +131,97 @@ impl Clock {
         }
     }
 
-    /// Claims once; `None` if there is no room.
+    /// Claims all that is due; `None` if there is no room.
     async fn turn(
         &self,
         swept: &mut Option<Instant>,
         forgot: &mut Option<Instant>,
     ) -> Result<Option<Turn>, Error> {
-        let limit = self.batch.min(self.backlog.room());
-        if limit == 0 {
-            return Ok(None);
-        }
-        let begun = Instant::now();
-        let claimed = self.jobs.claim_due(limit).await?;
-        if let Some(now) = claimed.at {
-            measure(&claimed.firings, now, begun.elapsed());
-        }
-        let (jobs, firings) = (claimed.jobs, claimed.firings.len());
-        self.hand(claimed.firings, begun);
-        if jobs == limit as usize {
+        let Some(claimed) = self.claim().await? else { return Ok(None) };
+        if claimed.more {
             return Ok(Some(Turn { found: true, due: Duration::ZERO }));
         }
-        let mut found = jobs > 0;
+        let mut found = claimed.found;
         let mut due = self.jobs.next_due().await?.map_or(POLL, |due| due.min(POLL));
         if swept.is_none_or(|at| at.elapsed() >= SWEEP) || (due.is_zero() && !found) {
-            let begun = Instant::now();
-            let taken = u32::try_from(firings).unwrap_or(u32::MAX);
-            let done = self.jobs.sweep(limit.saturating_sub(taken).max(1)).await?;
-            *swept = Some(begun);
-            if done.ended > 0 {
-                info!(count = done.ended, "firings of which nothing was heard were given up");
-            }
-            found |= !done.firings.is_empty() || done.ended > 0;
-            self.hand(done.firings, begun);
-            if found {
+            *swept = Some(Instant::now());
+            if self.sweep().await? {
+                found = true;
                 due = Duration::ZERO;
             }
         }
         if forgot.is_none_or(|at| at.elapsed() >= FORGET) {
-            let count = self.jobs.forget_done(self.keep_done).await?;
             *forgot = Some(Instant::now());
+            let count = self.jobs.forget_done(self.keep_done).await?;
             if count > 0 {
                 info!(count, "jobs that were done were forgotten");
             }
         }
         Ok(Some(Turn { found, due }))
+    }
+
+    /// Claims for a while, and hands over what it was handed; `None` if there is no room.
+    async fn claim(&self) -> Result<Option<Claims>, Error> {
+        let begun = Instant::now();
+        let mut gathered = Vec::new();
+        let mut claims = None::<Claims>;
+        let ended = loop {
+            let limit = self.batch.min(self.backlog.room(gathered.len()));
+            if limit == 0 {
+                break Ok(());
+            }
+            // While the database decides some, what it said of others is planned: where there is
+            // much to do, two claims go side by side. They pass over each other's.
+            let second = async {
+                match claims {
+                    Some(_) => self.jobs.claim_due(limit).await,
+                    None => Ok(Claimed::default()),
+                }
+            };
+            let asked = Instant::now();
+            let (first, second) = tokio::join!(self.jobs.claim_due(limit), second);
+            let (mut more, mut found) = (false, claims.is_some());
+            let mut failed = None;
+            for claimed in [first, second] {
+                match claimed {
+                    Ok(claimed) => {
+                        if let Some(now) = claimed.at {
+                            measure(&claimed.firings, now, asked.elapsed());
+                        }
+                        gathered.extend(claimed.firings);
+                        more |= claimed.jobs == limit as usize;
+                        found |= claimed.jobs > 0;
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+            if let Some(error) = failed {
+                break Err(error);
+            }
+            claims = Some(Claims { found, more });
+            if !more || begun.elapsed() > GATHER {
+                break Ok(());
+            }
+        };
+        // What was claimed before an error is ours all the same.
+        self.hand(gathered, begun);
+        ended.map(|()| claims)
+    }
+
+    /// Takes what nobody has; says whether there was anything.
+    async fn sweep(&self) -> Result<bool, Error> {
+        let limit = self.batch.min(self.backlog.room(0));
+        if limit == 0 {
+            return Ok(false);
+        }
+        let begun = Instant::now();
+        let swept = self.jobs.sweep(limit).await?;
+        if swept.ended > 0 {
+            info!(count = swept.ended, "firings of which nothing was heard were given up");
+        }
+        let found = !swept.firings.is_empty() || swept.ended > 0;
+        self.hand(swept.firings, begun);
+        Ok(found)
     }
 
     fn hand(&self, firings: Vec<Firing>, at: Instant) {
@@ -180,6 +233,15 @@ impl Clock {
         // handed what is lost here.
         let _ = self.firings.send(Handed { firings, at });
     }
+}
+
+/// What claims came to.
+#[derive(Debug, Clone, Copy)]
+struct Claims {
+    /// Something was due.
+    found: bool,
+    /// There may be more.
+    more: bool,
 }
 
 /// What a turn of the loop came to.

@@ -14,7 +14,7 @@ use holdfast_jobs::{
 use holdfast_kit::{Backoff, trace};
 use holdfast_session::{Accepted, Error as SessionError, NewMessage, Opening};
 use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
-use tokio::{sync::mpsc::UnboundedReceiver, time::sleep};
+use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle, time::sleep};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
@@ -28,8 +28,8 @@ use crate::{
 /// What the inbox knows these messages' door as.
 pub const SOURCE: &str = "schedule";
 
-/// The most firings whose fates are said together.
-const MOST: usize = 1_000;
+/// The most firings that are delivered together.
+const MOST: usize = 4_000;
 
 /// Firings of a tenant whose fates are looked up at once.
 const AT_ONCE: usize = 8;
@@ -45,7 +45,7 @@ const TRIES: u32 = 5;
 const MOST_WAKES: usize = 16;
 
 /// Delivers firings.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Deliver {
     pub ctx: Ctx,
     pub slots: usize,
@@ -67,6 +67,7 @@ impl Deliver {
     /// Delivers what it is handed until there is nobody who hands it anything. What it has not
     /// begun when told to stop it gives back.
     pub async fn run(self, mut handed: UnboundedReceiver<Handed>, stop: CancellationToken) {
+        let mut saying: Option<JoinHandle<()>> = None;
         while let Some(Handed { mut firings, at }) = handed.recv().await {
             // What has gathered since goes along.
             while firings.len() < MOST
@@ -74,21 +75,28 @@ impl Deliver {
             {
                 firings.extend(more.firings);
             }
-            let count = firings.len();
-            let said = match stop.is_cancelled() {
-                true => Said { postponed: later(&firings, Duration::ZERO), ..Said::default() },
-                false => self.deliver(firings).await,
-            };
-            self.say(said).await;
-            self.backlog.done(count);
-            meter::delivered(at.elapsed());
+            for part in firings.chunks(MOST) {
+                let said = match stop.is_cancelled() {
+                    true => Said { postponed: later(part, Duration::ZERO), ..Said::default() },
+                    false => self.deliver(part).await,
+                };
+                meter::delivered(at.elapsed());
+                // While the next part is delivered it is said what became of this one.
+                joined(saying.take()).await;
+                let (this, count) = (self.clone(), part.len());
+                saying = Some(tokio::spawn(async move {
+                    this.say(said).await;
+                    this.backlog.done(count);
+                }));
+            }
         }
+        joined(saying).await;
     }
 
-    async fn deliver(&self, firings: Vec<Firing>) -> Said {
+    async fn deliver(&self, firings: &[Firing]) -> Said {
         let mut tenants: HashMap<TenantId, Vec<Firing>> = HashMap::new();
         for firing in firings {
-            tenants.entry(firing.id.tenant).or_default().push(firing);
+            tenants.entry(firing.id.tenant).or_default().push(*firing);
         }
         let mut said = Said::default();
         let parts: Vec<_> = tenants
@@ -237,6 +245,14 @@ impl Deliver {
         jobs.refused(&said.refused).await?;
         jobs.postponed(&said.postponed).await?;
         Ok(())
+    }
+}
+
+async fn joined(task: Option<JoinHandle<()>>) {
+    if let Some(task) = task
+        && let Err(error) = task.await
+    {
+        warn!(%error, "saying what became of firings failed: they are handed out again");
     }
 }
 

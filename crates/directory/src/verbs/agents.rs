@@ -28,7 +28,7 @@ impl Directory {
     pub async fn agent_cards(&self, tenant: TenantId) -> Result<Vec<AgentCard>, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let cards = store::agents::cards(&mut tx).await?;
-        tx.finish_reading();
+        tx.commit().await?;
         Ok(cards)
     }
 

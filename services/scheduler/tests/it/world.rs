@@ -186,11 +186,13 @@ impl World {
         Ok(run)
     }
 
-    /// Waits until a job has a line in its log, and gives the newest.
+    /// Waits until the end of a firing is in a job's log, and gives the first. Slots that came while
+    /// that one ran are there too, as skipped.
     pub async fn line(&self, job: &Job) -> anyhow::Result<RunLine> {
         let begun = Instant::now();
         loop {
-            if let Some(line) = self.jobs.runs(self.tenant, job.id, 1).await?.pop() {
+            let lines = self.jobs.runs(self.tenant, job.id, 100).await?;
+            if let Some(line) = lines.into_iter().rfind(|line| line.slot.is_some()) {
                 return Ok(line);
             }
             anyhow::ensure!(begun.elapsed() < LONG, "nothing is in the log");
