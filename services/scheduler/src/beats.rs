@@ -180,14 +180,14 @@ async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
     let event = match came {
         Came::Not => return Ok(()),
         Came::Quiet(status, reason) => HeartbeatEvent::quiet(status, reason.as_deref(), now, took),
-        Came::Sent { news, heartbeat, sending, has_media } => {
-            remember(ctx, &heartbeat, &news, now).await;
-            tell(ctx, tenant, (agent, &firing.idem_key()), &answer, &heartbeat, &news).await?;
-            let (channel, to) = match &sending {
+        Came::Sent(news) => {
+            remember(ctx, &news, now).await;
+            tell(ctx, tenant, (agent, &firing.idem_key()), &answer, &news).await?;
+            let (channel, to) = match &news.sending {
                 Some(sending) => (sending.channel.as_str(), sending.chat.as_str()),
-                None => ("session", heartbeat.told.as_str()),
+                None => ("session", news.heartbeat.told.as_str()),
             };
-            delivered(&news, channel, to, has_media, now, took)
+            delivered(&news.text, channel, to, news.has_media, now, took)
         }
     };
     let line = NewHeartbeatLine { firing: &firing, agent, event: &event, run: answer.run };
@@ -209,7 +209,16 @@ enum Came {
     /// Nothing was sent.
     Quiet(Status, Option<String>),
     /// This was.
-    Sent { news: String, heartbeat: Heartbeat, sending: Option<Sending>, has_media: bool },
+    Sent(Box<News>),
+}
+
+/// What was sent.
+struct News {
+    text: String,
+    heartbeat: Heartbeat,
+    /// `None` where it went into a session only.
+    sending: Option<Sending>,
+    has_media: bool,
 }
 
 async fn came(
@@ -247,12 +256,12 @@ async fn came(
     let heartbeat = ctx.sessions.heartbeat_of(tenant, answer.message).await?.unwrap_or_default();
     let has_media = sent.iter().any(|one| one.is_act);
     // The tokens are taken off as the turn has done; that it was news, the turn has said.
-    let news = match said(Said { text: &answer.text, has_media }, 0) {
+    let text = match said(Said { text: &answer.text, has_media }, 0) {
         Means::News(news) => news.to_owned(),
         Means::Nothing | Means::Ok => String::new(),
     };
     let sending = sent.into_iter().find(|one| one.state == "sent");
-    Ok(Came::Sent { news, heartbeat, sending, has_media })
+    Ok(Came::Sent(Box::new(News { text, heartbeat, sending, has_media })))
 }
 
 fn quiet(status: Status, reason: &str) -> Came {
@@ -260,17 +269,17 @@ fn quiet(status: Status, reason: &str) -> Came {
 }
 
 /// Remembers what arrived, so that it is not said again within a day (C-12).
-async fn remember(ctx: &Ctx, heartbeat: &Heartbeat, news: &str, now: Timestamp) {
-    if news.is_empty() {
+async fn remember(ctx: &Ctx, news: &News, now: Timestamp) {
+    if news.text.is_empty() {
         return;
     }
     let lately = Lately {
-        hash: &digest(news),
+        hash: &digest(&news.text),
         at: now.as_millisecond(),
         window: Duration::try_from(RECENT).unwrap_or(LONGEST),
         most: MOST_RECENT,
     };
-    if let Err(error) = ctx.beats.locks.remember(&heartbeat.recent, lately).await {
+    if let Err(error) = ctx.beats.locks.remember(&news.heartbeat.recent, lately).await {
         debug!(%error, "what a heartbeat said is not remembered");
     }
 }
@@ -282,16 +291,15 @@ async fn tell(
     tenant: TenantId,
     (agent, idem_key): (AgentId, &str),
     answer: &Answer,
-    heartbeat: &Heartbeat,
-    news: &str,
+    news: &News,
 ) -> anyhow::Result<()> {
-    let Ok(key) = heartbeat.told.parse::<SessionKey>() else { return Ok(()) };
+    let Ok(key) = news.heartbeat.told.parse::<SessionKey>() else { return Ok(()) };
     let is_there = ctx.sessions.find(tenant, &key).await? == Some(answer.session);
-    if is_there || news.is_empty() {
+    if is_there || news.text.is_empty() {
         return Ok(());
     }
     let body =
-        Body { role: Some("assistant".to_owned()), silent: true, ..Body::text(news.to_owned()) };
+        Body { role: Some("assistant".to_owned()), silent: true, ..Body::text(news.text.clone()) };
     let message = NewMessage {
         key,
         agent,
