@@ -204,6 +204,7 @@ impl Sessions {
             entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
             runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
             deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
+            extractions as (delete from session.extractions where tenant_id = $1 and session_id = $2),
             approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
             surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
             -- Who asked for it is told that nobody knows how it ended.

@@ -15,8 +15,8 @@ use uuid::Uuid;
 use super::{
     raw::call,
     table::{
-        SECRETS, account, alias, binding, connection, credential, identity, mcp_server, model,
-        node, put_chain, rules,
+        SECRETS, account, alias, binding, connection, credential, identity, ingest_article,
+        mcp_server, model, node, put_chain, rules, save_memory,
     },
 };
 use crate::{
@@ -57,6 +57,8 @@ pub struct Things {
     pub delivery: String,
     pub approval: String,
     pub approval_rule: String,
+    pub memory: String,
+    pub article: String,
 }
 
 impl Things {
@@ -101,6 +103,8 @@ impl Things {
             delivery: DeliveryId::generate().to_string(),
             approval: ApprovalId::generate().to_string(),
             approval_rule: Uuid::now_v7().to_string(),
+            memory: format!("itm_{}", Uuid::now_v7().simple()),
+            article: format!("doc_{}", Uuid::now_v7().simple()),
             ..named
         }
     }
@@ -133,6 +137,14 @@ impl Things {
         let _: pb::SetBudgetResponse = ask(world, who, "Budgets/SetBudget", set).await?;
         let put = mcp_server(self, None);
         let _: pb::PutMcpServerResponse = ask(world, who, "McpServers/PutMcpServer", put).await?;
+        anyhow::ensure!(world.remembers(), "there is no memory service");
+        let save = save_memory(self);
+        let saved: pb::SaveMemoryResponse = ask(world, who, "Memories/SaveMemory", save).await?;
+        self.memory = saved.id;
+        let add = ingest_article(self);
+        let added: pb::IngestArticleResponse =
+            ask(world, who, "Knowledge/IngestArticle", add).await?;
+        self.article = added.article.context("no article")?.id;
         let put = connection(self, &self.agent);
         let _: pb::PutConnectionResponse =
             ask(world, who, "Connections/PutConnection", put).await?;
@@ -295,7 +307,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 13] {
+    fn ids(&self) -> [&str; 15] {
         [
             &self.agent,
             &self.node,
@@ -310,6 +322,8 @@ impl Things {
             &self.delivery,
             &self.approval,
             &self.approval_rule,
+            &self.memory,
+            &self.article,
         ]
     }
 }
