@@ -16,8 +16,7 @@ create table session.extractions (
     tries       integer not null default 0,
     updated_at  timestamptz not null default clock_timestamp(),
 
-    primary key (tenant_id, session_id),
-    foreign key (tenant_id, session_id) references session.sessions on delete cascade
+    primary key (tenant_id, session_id)
 );
 alter table session.extractions enable row level security;
 alter table session.extractions force row level security;

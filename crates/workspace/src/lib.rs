@@ -64,7 +64,7 @@ pub use limits::Limits;
 pub use log::{LogFilter, Logged};
 pub use media::{MOST_MEDIA, NewMedia};
 pub use model::{Base, By, Committed, Edit, File, FileChange, Listed, Revision, Said};
-pub use noted::{LONG_TERM, NOTES, is_note};
+pub use noted::{LONG_TERM, NOTES, is_note, is_template};
 pub use scratch::{Brought, Cache, Changes, Scratch, Stray, StrayKind};
 pub use skills::{Briefing, SkillAction, SkillChange, SkillChanged, SkillHead, SkillUse};
 pub use templates::TEMPLATES;

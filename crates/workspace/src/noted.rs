@@ -24,16 +24,19 @@ pub fn is_note(path: &TreePath) -> bool {
         || path.as_str().strip_prefix(NOTES).is_some_and(|rest| rest.starts_with('/'))
 }
 
+/// Whether a file says only what every agent begins with.
+#[must_use]
+pub fn is_template(path: &TreePath, hash: ContentHash) -> bool {
+    let template = TEMPLATES.iter().find(|(name, _)| *name == path.as_str());
+    template.is_some_and(|(_, text)| hash == ContentHash::of(text.as_bytes()))
+}
+
 /// Whether a change makes something to index: a note that is only the one that every agent begins
 /// with says nothing yet.
 pub(crate) fn marks(steps: &[Step]) -> bool {
     steps.iter().filter(|step| is_note(&step.path)).any(|step| {
-        let template = TEMPLATES.iter().find(|(name, _)| *name == step.path.as_str());
-        let is_first = step.before.is_none()
-            && template
-                .zip(step.after)
-                .is_some_and(|((_, text), after)| after.hash == ContentHash::of(text.as_bytes()));
-        !is_first
+        let is_first = step.after.is_some_and(|after| is_template(&step.path, after.hash));
+        !(step.before.is_none() && is_first)
     })
 }
 

@@ -11,7 +11,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, TenantId, TreePath};
-use holdfast_workspace::{LONG_TERM, Listed, NOTES};
+use holdfast_workspace::{LONG_TERM, Listed, NOTES, is_template};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
@@ -82,7 +82,7 @@ async fn index(
     }
     let mut there = documents(memory, tenant, agent).await?;
     let (mut indexed, mut removed) = (0_u32, 0_u32);
-    for file in files {
+    for file in files.into_iter().filter(|file| !is_template(&file.path, file.hash)) {
         let hash = file.hash.to_string();
         let known = there.remove(file.path.as_str());
         if known.as_ref() == Some(&hash) {

@@ -35,9 +35,9 @@ pub(super) fn memory(out: &mut String, setting: &Setting<'_>) {
     heading(out, "## Memory Recall");
     out.push_str(match (search, get) {
         (true, true) => {
-            "Before you answer about earlier work, decisions, dates, people, preferences or tasks, \
-             use `memory_search`, then `memory_get` for only the lines that you need. If you are \
-             not sure after that, say that you looked.\n"
+            "Asked about earlier work, decisions, dates, people, preferences or tasks, use \
+             `memory_search`, then `memory_get` for lines; if unsure after that, say that you \
+             looked.\n"
         }
         (true, false) => {
             "Before you answer about earlier work, decisions, dates, people, preferences or tasks, \

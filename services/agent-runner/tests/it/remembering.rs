@@ -1,6 +1,12 @@
 //! What is remembered comes with a message; and a memory that does not answer stops nobody.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use holdfast_agent::memory::EXTRACTOR;
 use holdfast_directory::Actor;
@@ -194,8 +200,8 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
     let memory = world.memory().await?;
     let model = Arc::new(Scripted::answering(|request| {
         let chat = &request.chat;
-        if let Some(told) = returned(chat) {
-            return Ok(Scripted::text(told));
+        if let Some(ChatMessage::Tool { output, .. }) = chat.messages.last() {
+            return Ok(Scripted::text(output));
         }
         let said = last_said(chat).to_owned();
         Ok(match said.split_once(' ') {
@@ -310,16 +316,20 @@ async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() 
     Ok(())
 }
 
-/// Finds a memory in what it is asked to look through, a different word each time.
-fn extracting(asked: &std::sync::atomic::AtomicUsize, chat: &Chat) -> Reply {
+/// Finds a memory in what it is asked to look through, in other words each time.
+fn extracting(asked: &AtomicUsize, chat: &Chat) -> Reply {
     if &*chat.stable != EXTRACTOR {
         return knowing(chat);
     }
-    let time = asked.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-    Scripted::text(&format!(
-        "Here you are:\n```json\n[{{\"type\":\"fact\",\"content\":\"cat called Tom, {time} zzz{time}\"}},
-        {{\"type\":\"fact\",\"subject\":\"Anna\",\"predicate\":\"lives in\",\"object\":\"Oslo{time}\"}}]\n```"
-    ))
+    if !last_said(chat).contains("my cat is called Tom") {
+        return Scripted::text("[]");
+    }
+    let time = asked.fetch_add(1, Ordering::SeqCst);
+    let found = serde_json::json!([
+        { "type": "fact", "content": format!("{time}{time}{time} cat called Tom") },
+        { "type": "fact", "subject": "Anna", "predicate": "lives in", "object": format!("Oslo{time}") },
+    ]);
+    Scripted::text(&format!("Here you are:\n```json\n{found}\n```"))
 }
 
 #[tokio::test]
@@ -327,82 +337,53 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     let world = World::start().await?;
     world.use_demo().await?;
     let memory = world.memory().await?;
-    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&asked);
     let model =
         Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 2;
     config.runner.memory.extract_after = Duration::from_millis(300);
-    let runner = |config: &agent_runner::Config| {
+    let runner = async || {
         let shared = Arc::clone(&model);
-        let (world, config) = (&world, config.clone());
-        async move { world.runner_with(config, |app| app.with_demo(shared)).await }
+        world.runner_with(config.clone(), |app| app.with_demo(shared)).await
     };
-    let first = runner(&config).await?;
+    let first = runner().await?;
     let client = client(&memory)?;
-    let times = || asked.load(std::sync::atomic::Ordering::SeqCst);
-    let kept = async |number: usize| {
-        let is = async || {
-            remembered(&client, world.tenant).await.is_ok_and(|all| all.len() == number)
-                && world
-                    .number("select count(*) from session.extractions where pending is null")
-                    .await
-                    .is_ok_and(|done| done == 1)
-        };
-        world.until("what is worth it is kept", is).await
+    let done = async |number: i64| {
+        let sql = "select count(*) from session.extractions where pending is null";
+        let is = async || world.number(sql).await.is_ok_and(|done| done == number);
+        world.until("conversations were looked through", is).await
     };
 
     world.ask("anna/one", "my cat is called Tom, and I live in Oslo").await?;
-    kept(2).await?;
-    let known = world.ask("anna/two", "what is my cat called?").await?;
-    assert_eq!(known, "I know Tom");
+    done(1).await?;
+    let kept = remembered(&client, world.tenant).await?;
+    assert_eq!(kept, ["api:anna: 000 cat called Tom", "api:anna: Anna Oslo0"]);
+    assert_eq!(world.ask("anna/two", "what is my cat called?").await?, "I know Tom");
+    done(2).await?;
 
-    // As if the first had died after it kept what it found, and before it said so; another goes on.
-    first.kill();
+    // As if it had died after it kept what it found, and before it could say so.
+    first.stop().await?;
     let back = "update session.extractions
                 set pending = upto, upto = 0, lease_until = now() - interval '1 second'
-                where session_id = (select session_id from session.sessions where key like '%anna/one')";
-    world
-        .until("it rests", async || {
-            world
-                .number("select count(*) from session.extractions where pending is null")
-                .await
-                .is_ok_and(|done| done == 2)
-        })
-        .await
-        .ok();
-    let before = remembered(&client, world.tenant).await?;
+                where session_id in
+                    (select session_id from session.sessions where key like '%anna/one')";
     assert_eq!(world.admin(back).await?, 1);
-    let again = times();
-    let _second = runner(&config).await?;
-    world
-        .until("it is done again", async || {
-            times() > again
-                && world
-                    .number("select count(*) from session.extractions where pending is not null")
-                    .await
-                    .is_ok_and(|open| open == 0)
-        })
-        .await?;
-    let after = remembered(&client, world.tenant).await?;
-    let of_first = |all: &[String]| {
-        all.iter().filter(|line| line.contains("zzz0") || line.contains("Oslo0")).count()
-    };
-    assert_eq!((of_first(&before), of_first(&after)), (2, 2), "{before:?} {after:?}");
-    assert!(
-        !after.iter().any(|line| line.contains(&format!("zzz{again}"))),
-        "kept twice: {after:?}"
-    );
+    let second = runner().await?;
+    done(2).await?;
 
-    // Whose end was reached is not looked at again, and nothing is written.
-    let (calls, written) = (
-        times(),
-        "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables where relname = 'extractions'",
-    );
+    assert_eq!(asked.load(Ordering::SeqCst), 2, "it was not asked again");
+    assert_eq!(remembered(&client, world.tenant).await?, kept, "kept twice");
+
+    // What was reached is not looked at again, also not by one that begins.
+    second.stop().await?;
+    let written = "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables
+                   where relname = 'extractions'";
     let rows = world.number(written).await?;
+    let _third = runner().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(times(), calls);
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(world.number(written).await?, rows);
     Ok(())
 }
@@ -412,7 +393,7 @@ async fn a_new_beginning_has_what_was_said_before_remembered_at_once() -> anyhow
     let world = World::start().await?;
     world.use_demo().await?;
     let memory = world.memory().await?;
-    let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let asked = AtomicUsize::new(0);
     let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
     let mut config = world.config_with(&memory);
     config.runner.memory.extractions = 1;

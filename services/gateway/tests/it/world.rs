@@ -7,6 +7,7 @@ use futures::StreamExt as _;
 use gateway::{App, Config};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory, NewAgent, NewKey, Seal, Settings};
+use holdfast_kit::net;
 use holdfast_pg::Pools;
 use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
@@ -18,7 +19,7 @@ use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use tokio::{task::JoinHandle, time::timeout};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tonic::{Request, transport::Channel};
 
 use crate::runner::Runner;
@@ -43,6 +44,7 @@ pub struct World {
     pub ben: Tenant,
     /// A registry of skills, with one in it.
     pub shelf: tempfile::TempDir,
+    memory: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     _database: Database,
@@ -57,6 +59,33 @@ pub struct Tenant {
 impl World {
     pub async fn start() -> anyhow::Result<Self> {
         Self::start_with(|_| {}).await
+    }
+
+    /// The same with a memory service.
+    pub async fn start_with_memory() -> anyhow::Result<Self> {
+        // Let go at once: it is the memory's then.
+        let listen = {
+            let any = SocketAddr::from(([127, 0, 0, 1], 0));
+            net::listen(any, "memory.listen").await?.local_addr()?
+        };
+        let mut of_memory = memory::Config::default();
+        let mut world = Self::start_with(|config| {
+            config.mesh.memory_url = format!("http://{listen}");
+            of_memory.database.url = config.database.url.clone();
+        })
+        .await?;
+        of_memory.memory.listen = listen;
+        of_memory.memory.embedding.engine = memory::Engine::Hashed;
+        of_memory.mesh.secret = MESH.into();
+        let app = memory::App::connect(of_memory).await?;
+        let served = tokio::spawn(app.run(world.stop.clone()));
+        world.memory = Some(AbortOnDropHandle::new(served));
+        Ok(world)
+    }
+
+    /// Whether there is a memory service.
+    pub fn remembers(&self) -> bool {
+        self.memory.is_some()
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
@@ -118,6 +147,7 @@ impl World {
             anna,
             ben,
             shelf,
+            memory: None,
             _redis: redis,
             _nats: nats,
             _database: database,

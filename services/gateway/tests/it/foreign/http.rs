@@ -126,7 +126,7 @@ fn every_route_is_in_the_table() {
 
 #[tokio::test]
 async fn nothing_of_another_tenant_is_found_or_shown_by_any_route() {
-    let world = World::start().await.unwrap();
+    let world = World::start_with_memory().await.unwrap();
     let annas = Things::of_anna(&world).await.unwrap();
     let nobodys = Things::of_nobody();
     let answer = async |request: RequestBuilder| {

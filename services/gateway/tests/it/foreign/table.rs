@@ -34,6 +34,7 @@ pub fn table() -> Vec<Row> {
     let doors =
         [talking(), sessions(), agents(), models(), files(), channels(), routing(), operations()];
     let doors = doors.into_iter().chain([approvals(), policies(), others(), schedules(), skills()]);
+    let doors = doors.chain([memories()]);
     doors.into_iter().flatten().map(|(method, is, ask)| Row { method, is, ask }).collect()
 }
 
@@ -119,6 +120,93 @@ fn sessions() -> Vec<Try> {
         }),
         ("Sessions/GetRun", Is::Found, |of| bytes(pb::GetRunRequest { run_id: of.run.clone() })),
     ]
+}
+
+/// What agents remember, and what their tenant knows.
+fn memories() -> Vec<Try> {
+    vec![
+        ("Memories/ListMemories", Is::Shown, |_| bytes(pb::ListMemoriesRequest::default())),
+        ("Memories/ListMemories", Is::Found, |of| {
+            bytes(pb::ListMemoriesRequest { agent: of.agent_name.clone(), ..Default::default() })
+        }),
+        ("Memories/SearchMemories", Is::Shown, |of| {
+            let (query, user) = ("annas tea".into(), of.user.clone());
+            bytes(pb::SearchMemoriesRequest { query, user, ..Default::default() })
+        }),
+        ("Memories/SearchMemories", Is::Found, |of| {
+            let (query, agent) = ("tea".into(), of.agent.clone());
+            bytes(pb::SearchMemoriesRequest { query, agent, ..Default::default() })
+        }),
+        ("Memories/SaveMemory", Is::Found, |of| {
+            let (text, agent) = ("tea".into(), of.agent.clone());
+            bytes(pb::SaveMemoryRequest { text, agent, ..Default::default() })
+        }),
+        ("Memories/SaveMemory", Is::Found, |of| {
+            let (text, replaces) = ("tea".into(), of.memory.clone());
+            let user = of.user.clone();
+            bytes(pb::SaveMemoryRequest { text, user, replaces, ..Default::default() })
+        }),
+        ("Memories/SaveMemory", Is::Made, |of| bytes(save_memory(of))),
+        ("Memories/ForgetMemory", Is::Found, |of| {
+            bytes(pb::ForgetMemoryRequest { id: of.memory.clone() })
+        }),
+        // What it counts is its own; that Anna's is still there, the lists show.
+        ("Memories/EraseMemories", Is::Made, |of| {
+            bytes(pb::EraseMemoriesRequest { user: of.user.clone(), ..Default::default() })
+        }),
+        ("Memories/GetMemoryStatus", Is::Made, |_| bytes(pb::GetMemoryStatusRequest {})),
+        ("Knowledge/SearchArticles", Is::Shown, |_| {
+            bytes(pb::SearchArticlesRequest { query: "annas tea".into(), ..Default::default() })
+        }),
+        ("Knowledge/SearchArticles", Is::Found, |of| {
+            let (query, agent) = ("tea".into(), of.agent.clone());
+            bytes(pb::SearchArticlesRequest { query, agent, ..Default::default() })
+        }),
+        ("Knowledge/IngestArticle", Is::Made, |of| bytes(ingest_article(of))),
+        ("Knowledge/IngestArticle", Is::Found, |of| {
+            let agent = of.agent.clone();
+            bytes(pb::IngestArticleRequest { agent, ..ingest_article(of) })
+        }),
+        ("Knowledge/GetArticle", Is::Found, |of| {
+            bytes(pb::GetArticleRequest { id: of.article.clone(), version: 0 })
+        }),
+        ("Knowledge/UpdateArticle", Is::Found, |of| {
+            let (id, title, source) = (of.article.clone(), "Tea".into(), "Ann".into());
+            bytes(pb::UpdateArticleRequest { id, title, source, ..Default::default() })
+        }),
+        ("Knowledge/ListArticles", Is::Shown, |_| bytes(pb::ListArticlesRequest::default())),
+        ("Knowledge/ListArticles", Is::Found, |of| {
+            bytes(pb::ListArticlesRequest { agent: of.agent.clone(), ..Default::default() })
+        }),
+        ("Knowledge/ListArticleVersions", Is::Found, |of| {
+            bytes(pb::ListArticleVersionsRequest { id: of.article.clone() })
+        }),
+        ("Knowledge/RemoveArticle", Is::Found, |of| {
+            bytes(pb::RemoveArticleRequest { id: of.article.clone() })
+        }),
+    ]
+}
+
+/// Something to remember of a user.
+pub fn save_memory(of: &Things) -> pb::SaveMemoryRequest {
+    pb::SaveMemoryRequest {
+        user: of.user.clone(),
+        text: format!("{} likes tea", of.user),
+        request_id: of.request_id.clone(),
+        ..Default::default()
+    }
+}
+
+/// Something to know.
+pub fn ingest_article(of: &Things) -> pb::IngestArticleRequest {
+    pb::IngestArticleRequest {
+        title: format!("{} on tea", of.user),
+        content: format!("{} says that tea is drunk hot.", of.user).into_bytes(),
+        media_type: "text/plain".into(),
+        source: "Ann".into(),
+        request_id: of.request_id.clone(),
+        ..Default::default()
+    }
 }
 
 /// Subagents and chains.

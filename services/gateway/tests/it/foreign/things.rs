@@ -16,7 +16,7 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
-        mcp_server, model, node, package, put_chain, put_skill, rules,
+        ingest_article, mcp_server, model, node, package, put_chain, put_skill, rules, save_memory,
     },
 };
 use crate::{
@@ -63,6 +63,8 @@ pub struct Things {
     pub job: String,
     pub job_id: String,
     pub reminder: String,
+    pub memory: String,
+    pub article: String,
 }
 
 impl Things {
@@ -113,6 +115,8 @@ impl Things {
             approval_rule: Uuid::now_v7().to_string(),
             job_id: JobId::generate().to_string(),
             reminder: "reminder_nobodys_00000000".into(),
+            memory: format!("itm_{}", Uuid::now_v7().simple()),
+            article: format!("doc_{}", Uuid::now_v7().simple()),
             ..named
         }
     }
@@ -145,6 +149,14 @@ impl Things {
         let _: pb::SetBudgetResponse = ask(world, who, "Budgets/SetBudget", set).await?;
         let put = mcp_server(self, None);
         let _: pb::PutMcpServerResponse = ask(world, who, "McpServers/PutMcpServer", put).await?;
+        anyhow::ensure!(world.remembers(), "there is no memory service");
+        let save = save_memory(self);
+        let saved: pb::SaveMemoryResponse = ask(world, who, "Memories/SaveMemory", save).await?;
+        self.memory = saved.id;
+        let add = ingest_article(self);
+        let added: pb::IngestArticleResponse =
+            ask(world, who, "Knowledge/IngestArticle", add).await?;
+        self.article = added.article.context("no article")?.id;
         let put = connection(self, &self.agent);
         let _: pb::PutConnectionResponse =
             ask(world, who, "Connections/PutConnection", put).await?;
@@ -338,6 +350,8 @@ impl Things {
             &self.approval_rule,
             &self.job_id,
             &self.reminder,
+            &self.memory,
+            &self.article,
         ]
     }
 }
