@@ -42,7 +42,7 @@ pub struct World {
     pub anna: Tenant,
     pub ben: Tenant,
     /// A registry of skills, with one in it.
-    pub shelf: tempfile::TempDir,
+    _shelf: tempfile::TempDir,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     _database: Database,
@@ -117,7 +117,7 @@ impl World {
             served,
             anna,
             ben,
-            shelf,
+            _shelf: shelf,
             _redis: redis,
             _nats: nats,
             _database: database,
