@@ -17,7 +17,7 @@
 //! | `/compact`, `/compact <what matters>` | what was said is summarised now | no |
 //! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
 //! | `/approve [id] [once\|always]`, `/deny [id]` | a person's word on a call that waits for it | who may |
-//! | `/list agents`, `/list models`, `/list channels`, `/show agents` | what the tenant has | no |
+//! | `/list agents`, `/list models`, `/list channels`, `/list skills`, `/show agents` | what the tenant has | no |
 
 use crate::{Body, Dial, Dials, SessionKind, Verdict};
 
@@ -79,6 +79,8 @@ pub enum Listed {
     Models,
     /// Its accounts on channels.
     Channels,
+    /// The skills of the agent that people may call.
+    Skills,
 }
 
 impl Command {
@@ -180,7 +182,8 @@ impl Command {
             ["agents"] => Self::List(Listed::Agents),
             ["models"] => Self::List(Listed::Models),
             ["channels"] => Self::List(Listed::Channels),
-            _ => Self::Wrong("/list agents, /list models, or /list channels"),
+            ["skills"] => Self::List(Listed::Skills),
+            _ => Self::Wrong("/list agents, /list models, /list channels, or /list skills"),
         }
     }
 
@@ -248,6 +251,7 @@ mod tests {
             ("/switch model to a:b", model("a:b")),
             ("/show agents", Command::List(Listed::Agents)),
             ("/list models", Command::List(Listed::Models)),
+            ("/list skills", Command::List(Listed::Skills)),
             ("/chain", Command::Chain(None)),
             (
                 "/chain build  a house\n\nwith a door",

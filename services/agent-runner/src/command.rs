@@ -11,6 +11,7 @@ use holdfast_types::{
 };
 
 use crate::{
+    agents::{Brief, Found},
     chains::{Asker, Mesh},
     error::Error,
     turn::{Turn, thoughts},
@@ -33,7 +34,8 @@ const HELP: &str = "\
 /elevated [off | ask | full] – its owner's word on commands that need approval
 /chain [name text] – the chains there are; begins one
 /approve [id] [once | always], /deny [id] – answer when it asks whether it may
-/list agents | models | channels – what there is
+/list agents | models | channels | skills – what there is
+/skill name … – use a skill; /name … does the same
 Before other words /think, /verbose, /reasoning and /elevated hold for that message.
 Everything else is for the assistant.";
 
@@ -220,6 +222,13 @@ impl Turn<'_> {
                 let enabled = accounts.iter().filter(|account| account.enabled);
                 enabled.map(|account| format!("{} {}", account.channel, account.name)).collect()
             }
+            Listed::Skills => {
+                let model = self.settings.model.clone();
+                match self.worker.agents.find(tenant, self.agent, model).await? {
+                    Found::Ready(brief) => called(&brief),
+                    Found::NoAgent | Found::NoModel => Vec::new(),
+                }
+            }
         };
         Ok(listed(&lines))
     }
@@ -228,6 +237,13 @@ impl Turn<'_> {
         metrics::counter!("holdfast_runner_commands_total").increment(1);
         self.conclude(Entry::Noted { note, text: text.clone(), keeps: 0 }, text).await
     }
+}
+
+/// The skills of an agent that people may call.
+fn called(brief: &Brief) -> Vec<String> {
+    let skills = brief.skills.shelf.skills();
+    let skills = skills.filter(|skill| skill.manifest.user_invocable && skill.is_usable());
+    skills.map(|skill| format!("/{}: {}", skill.name(), skill.manifest.description)).collect()
 }
 
 fn broken(source: anyhow::Error) -> Error {

@@ -203,6 +203,10 @@ async fn people_call_a_skill_by_its_name_also_one_that_no_model_is_told_of() -> 
     );
     assert_eq!(world.model.count(), asked, "no model was asked");
 
+    let listed = owner(&world, "/list skills").await?;
+    assert!(listed.contains("/quiet: Be quiet.") && listed.contains("/plan-a-trip: "), "{listed}");
+    assert!(!listed.contains("lacking"), "{listed}");
+
     // What is no skill is the agent's to read.
     assert_eq!(owner(&world, "/nothing of that name").await?, "hello");
     Ok(())

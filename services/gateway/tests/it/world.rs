@@ -43,7 +43,7 @@ pub struct World {
     pub anna: Tenant,
     pub ben: Tenant,
     /// A registry of skills, with one in it.
-    pub shelf: tempfile::TempDir,
+    _shelf: tempfile::TempDir,
     memory: Option<AbortOnDropHandle<anyhow::Result<()>>>,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
@@ -146,7 +146,7 @@ impl World {
             served,
             anna,
             ben,
-            shelf,
+            _shelf: shelf,
             memory: None,
             _redis: redis,
             _nats: nats,
