@@ -144,8 +144,9 @@ create table memory.units (
     -- Age counts against it.
     dated      boolean not null default false,
     expires_at timestamptz,
-    -- How many terms it has of its own.
+    -- How many terms it has of its own, and how many with those of its context.
     terms      integer not null,
+    length     integer not null,
     -- Its terms and those of the turn before it, with `@…` for whose it is (see memory.words).
     words      tsvector not null,
     -- SHA-256 of what is embedded.
@@ -249,31 +250,62 @@ $$
 $$;
 grant execute on function memory.is_within(memory.units, jsonb) to holdfast_app;
 
--- The best units by words.
+-- The units that hold the words of a question, and how many hold each of them.
 --
 -- Under the plain policy a query on `words` cannot use its index: `@@` is not leakproof, so each
 -- row's tenant would be checked before. This runs as the owner and checks the tenant itself; it is
 -- the transaction's, and no argument. `whose` holds the `@…` of those whose units are seen, which
 -- is what makes the index read theirs alone; the columns decide.
+--
+-- A word that more than 2,000 units hold tells little of any: it is looked for only where there is
+-- no rarer one. The order is by `ts_rank`, which knows no rarity; the caller makes a better one of
+-- what comes back.
 create function memory.words(
-        ask tsquery, whose tsquery, agents uuid[], users text[], kinds smallint[], in_group boolean,
-        narrow jsonb, most integer
+        asked tsquery[], whose tsquery, agents uuid[], users text[], kinds smallint[],
+        in_group boolean, narrow jsonb, most integer
     )
-    returns table (unit_id uuid, score real)
-    language sql stable security definer
+    returns table (unit_id uuid, held_by integer[])
+    language plpgsql stable security definer
     set search_path = pg_catalog, public set enable_bitmapscan = on
 as $$
-    select u.unit_id, ts_rank(u.words, ask, 1)
-    from memory.units u
-    where u.words @@ (whose && ask) and u.tenant_id = control.tenant()
-      and u.agent_id = any (agents) and u.user_id = any (users) and u.kind = any (kinds)
-      and (u.group_safe or not in_group) and (u.expires_at is null or u.expires_at > now())
-      and (narrow is null or memory.is_within(u, narrow))
-    order by 2 desc, 1
-    limit most
-$$;
-revoke all on function memory.words(tsquery, tsquery, uuid[], text[], smallint[], boolean, jsonb, integer) from public;
-grant execute on function memory.words(tsquery, tsquery, uuid[], text[], smallint[], boolean, jsonb, integer) to holdfast_app;
+declare
+    one tsquery;
+    ask tsquery;
+    rarest tsquery;
+    fewest integer;
+    count integer;
+    counts integer[] := '{}';
+begin
+    foreach one in array asked loop
+        select count(*) into count from (
+            select from memory.units u
+            where u.words @@ (whose && one) and u.tenant_id = control.tenant() limit 2001
+        ) holders;
+        counts := counts || count;
+        if count between 1 and 2000 then
+            ask := case when ask is null then one else ask || one end;
+        end if;
+        if count > 0 and (fewest is null or count < fewest) then
+            rarest := one;
+            fewest := count;
+        end if;
+    end loop;
+    ask := coalesce(ask, rarest);
+    if ask is null then
+        return;
+    end if;
+    return query
+        select u.unit_id, counts
+        from memory.units u
+        where u.words @@ (whose && ask) and u.tenant_id = control.tenant()
+          and u.agent_id = any (agents) and u.user_id = any (users) and u.kind = any (kinds)
+          and (u.group_safe or not in_group) and (u.expires_at is null or u.expires_at > now())
+          and (narrow is null or memory.is_within(u, narrow))
+        order by ts_rank(u.words, ask, 1) desc, 1
+        limit most;
+end $$;
+revoke all on function memory.words(tsquery[], tsquery, uuid[], text[], smallint[], boolean, jsonb, integer) from public;
+grant execute on function memory.words(tsquery[], tsquery, uuid[], text[], smallint[], boolean, jsonb, integer) to holdfast_app;
 
 -- Gives the transaction's tenant a table of its own vectors with an index, and has them searched
 -- there from its commit on. Others wait for nothing; what would write vectors of this tenant, or

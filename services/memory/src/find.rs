@@ -9,7 +9,7 @@ use std::{
 };
 
 use holdfast_pg::Pools;
-use holdfast_recall::{Found, Question, Ranked, Weights, decay, rank, spread};
+use holdfast_recall::{Bm25, Collection, Found, Question, Ranked, Weights, decay, rank, spread};
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tracing::debug;
@@ -19,7 +19,7 @@ use crate::{
     Error,
     embedders::{self, Embedders},
     space::Views,
-    store::search::{self, Ask, FoundUnit, Narrow},
+    store::search::{self, Ask, FoundUnit, Narrow, Seen},
     unit::kind,
     who::Who,
 };
@@ -51,11 +51,22 @@ pub struct Wanted {
 #[derive(Debug)]
 pub struct Answer {
     /// The units, each with its place's reasons.
-    pub hits: Vec<(Ranked<Uuid>, FoundUnit)>,
+    pub hits: Vec<Hit>,
     /// The model that the question was compared by; empty if none was.
     pub model: String,
     /// `exact` or `index`; empty if words alone answered.
     pub how: &'static str,
+}
+
+/// A unit in its place.
+#[derive(Debug)]
+pub struct Hit {
+    /// Its place's reasons.
+    pub ranked: Ranked<Uuid>,
+    /// What it is.
+    pub unit: FoundUnit,
+    /// The score of its words, before it was compared with the best.
+    pub words: f32,
 }
 
 /// Finds.
@@ -127,7 +138,8 @@ impl Finder {
             "searched"
         );
         let model = ask.meaning.map(|(model, _)| model).unwrap_or_default();
-        Ok(Answer { hits: order(found, &question, wanted, diversity), model, how })
+        let all = collection(&view.seen);
+        Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
     }
 }
 
@@ -141,18 +153,45 @@ fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
     }
 }
 
+/// What the score of the words must know of everything that is searched together.
+#[expect(clippy::cast_possible_truncation, reason = "a mean of term counts")]
+fn collection(seen: &Seen) -> Collection {
+    Collection {
+        units: u32::try_from(seen.vectors).unwrap_or(u32::MAX),
+        mean_terms: seen.mean_length as f32,
+    }
+}
+
+/// How much the question's words weigh in a unit.
+fn words(unit: &FoundUnit, terms: &[String], all: Collection) -> f32 {
+    let number = |count: i32| u32::try_from(count).unwrap_or(0);
+    let held_by = unit.held_by.as_deref().unwrap_or_default();
+    // What was put since it was counted.
+    let most = held_by.iter().copied().max().unwrap_or(0);
+    let all = Collection { units: all.units.max(number(most)), ..all };
+    let weigh = |(term, units): (&String, &i32)| {
+        let times = unit.held.0.get(term).copied().unwrap_or(0);
+        if times == 0 {
+            return 0.0;
+        }
+        Bm25::default().term(all, number(*units), times, number(unit.length))
+    };
+    terms.iter().zip(held_by).map(weigh).sum()
+}
+
 fn order(
     units: Vec<FoundUnit>,
     question: &Question,
+    all: Collection,
     wanted: &Wanted,
     diversity: f32,
-) -> Vec<(Ranked<Uuid>, FoundUnit)> {
+) -> Vec<Hit> {
     let now = Timestamp::now();
     let found: Vec<Found<Uuid>> = units
         .iter()
         .map(|unit| Found {
             id: unit.unit_id,
-            words: unit.said,
+            words: words(unit, &question.terms, all),
             meaning: unit.meant,
             author: question.authors.contains(&unit.author),
             terms: u32::try_from(unit.terms).unwrap_or(0),
@@ -169,7 +208,12 @@ fn order(
         ranked = spread(&ranked, k, 1.0 - diversity, |a, b| like(&vectors, a, b));
     }
     ranked.truncate(k);
-    ranked.into_iter().filter_map(|one| Some((one, units.remove(&one.id)?))).collect()
+    let scores: HashMap<Uuid, f32> = found.iter().map(|one| (one.id, one.words)).collect();
+    let hit = |ranked: Ranked<Uuid>| {
+        let words = scores.get(&ranked.id).copied().unwrap_or_default();
+        Some(Hit { ranked, unit: units.remove(&ranked.id)?, words })
+    };
+    ranked.into_iter().filter_map(hit).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "days; a float's 24 bits are enough")]

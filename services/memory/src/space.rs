@@ -63,11 +63,8 @@ impl Views {
         }
         let mut tx = self.pools.tenant(tenant).await?;
         let space = spaces::get(&mut tx).await?;
-        let count = space
-            .as_ref()
-            .filter(|space| space.own.is_some())
-            .map(|space| (space.model.as_str(), self.exact_up_to + 1));
-        let seen = search::seen(&mut tx, who, count).await?;
+        let model = space.as_ref().map_or("", |space| space.model.as_str());
+        let seen = search::seen(&mut tx, who, (model, self.exact_up_to + 1)).await?;
         tx.finish_reading();
         let view = Arc::new(View { space, seen });
         let mut known = self.known();

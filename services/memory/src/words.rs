@@ -37,10 +37,14 @@ pub fn vector(terms: &[String], mark: &str) -> String {
     out
 }
 
-/// The `tsquery` for any of these; `None` if there are none.
-pub fn any_of(terms: &[String]) -> Option<String> {
-    let quoted: Vec<String> = terms.iter().map(|term| quoted(term)).collect();
-    if quoted.is_empty() { None } else { Some(quoted.join(" | ")) }
+/// A `tsquery` for each of these.
+pub fn each_of(terms: &[String]) -> Vec<String> {
+    terms.iter().map(|term| quoted(term)).collect()
+}
+
+/// The `tsquery` for any of these.
+pub fn any_of(terms: &[String]) -> String {
+    each_of(terms).join(" | ")
 }
 
 /// What says whose a unit is.
@@ -76,8 +80,7 @@ mod tests {
 
     #[test]
     fn quotes_and_backslashes_stay_within_their_term() {
-        assert_eq!(any_of(&terms(&["o'clock", r"a\'b"])).unwrap(), r"'o''clock' | 'a\\''b'");
-        assert_eq!(any_of(&[]), None);
+        assert_eq!(any_of(&terms(&["o'clock", r"a\'b"])), r"'o''clock' | 'a\\''b'");
     }
 
     #[test]

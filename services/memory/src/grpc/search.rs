@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use super::convert;
 use crate::{
     Error,
-    find::{Answer, Wanted},
+    find::{Answer, Hit, Wanted},
     given::{self, told_id, told_time},
     store::search::{FoundUnit, Narrow},
     unit::kind,
@@ -72,14 +72,14 @@ fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
 
 /// What was found.
 pub fn answer(answer: Answer) -> pb::SearchResponse {
-    let hits = answer.hits.into_iter().map(|(ranked, unit)| {
+    let hits = answer.hits.into_iter().map(|Hit { ranked, unit, words }| {
         let why = pb::Why {
             words: ranked.why.words.into(),
             meaning: ranked.why.meaning.into(),
             author: ranked.why.author.into(),
             substance: ranked.why.substance.into(),
             decay: ranked.why.decay.into(),
-            words_raw: unit.said.into(),
+            words_raw: words.into(),
             cosine: unit.meant.into(),
         };
         hit(unit, ranked.score.into(), why)

@@ -4,6 +4,8 @@
 //! vectors that are seen, or the tenant's own table with its index. Each unit that either found
 //! comes back with both signals, since one that only the words found needs its cosine too.
 
+use std::collections::HashMap;
+
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
 use serde::Serialize;
@@ -12,8 +14,13 @@ use uuid::Uuid;
 
 use crate::{given::Provenance, who::Who, words};
 
-/// How many of each kind are looked at: 30 lose nothing against all (docs/decisions/0029).
-const CANDIDATES: i32 = 30;
+/// How many of each kind are looked at: 30 lose nothing against all (docs/decisions/0029). Those by
+/// words are put in their order only after, so there are more of them.
+const BY_MEANING: i32 = 30;
+const BY_WORDS: i32 = 100;
+
+/// The most terms of a question that are looked for.
+const TERMS: usize = 24;
 
 /// How many nodes of its graph the index keeps at hand while it searches: what recall it has.
 const EF_SEARCH: &str = "200";
@@ -84,8 +91,12 @@ pub struct FoundUnit {
     pub dated: bool,
     pub terms: i32,
     pub provenance: Json<Provenance>,
-    /// The score of its words.
-    pub said: f32,
+    /// How many terms it has with those of its context.
+    pub length: i32,
+    /// How often it holds each of the question's terms that it holds.
+    pub held: Json<HashMap<String, u32>>,
+    /// How many units hold each of the question's terms, in their order; up to 2,001.
+    pub held_by: Option<Vec<i32>>,
     /// Its cosine.
     pub meant: f32,
     /// Its vector, if it was asked for and there is one.
@@ -105,7 +116,8 @@ pub async fn find(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<F
         Some((model, vector)) => (model.as_str(), Some(vector)),
         None => ("", None),
     };
-    let candidates = CANDIDATES.max(i32::try_from(ask.k).unwrap_or(CANDIDATES));
+    let k = i32::try_from(ask.k).unwrap_or(BY_MEANING);
+    let terms = &ask.terms[..ask.terms.len().min(TERMS)];
     sqlx::query_as(AssertSqlSafe(statement(ask)))
         .bind(tenant.as_uuid())
         .bind(vector)
@@ -114,10 +126,12 @@ pub async fn find(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<F
         .bind(who.users())
         .bind(&ask.kinds)
         .bind(who.group)
-        .bind(candidates)
-        .bind(words::any_of(&ask.terms))
+        .bind(BY_MEANING.max(k))
+        .bind(words::each_of(terms))
         .bind(whose(tenant, who))
         .bind(ask.narrow.as_ref().map(Json))
+        .bind(BY_WORDS.max(k))
+        .bind(terms)
         .fetch_all(tx.conn())
         .await
 }
@@ -126,7 +140,7 @@ pub async fn find(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<F
 fn whose(tenant: TenantId, who: &Who) -> String {
     let marks: Vec<String> =
         who.agents().into_iter().map(|agent| words::mark(tenant, agent)).collect();
-    words::any_of(&marks).unwrap_or_default()
+    words::any_of(&marks)
 }
 
 /// Nothing in it comes from a request but the choice between fixed parts; the own table's name is
@@ -157,22 +171,22 @@ fn statement(ask: &Ask) -> String {
                and $2::real[] is not null {within}
              order by v.embedding <#> (select q.v from q) limit $8
          ), said as (
-             select unit_id, score
-             from memory.words($9::tsquery, $10::tsquery, $4, $5, $6, $7, $11, $8)
-             where $9::text is not null
+             select unit_id, held_by
+             from memory.words($9::text[]::tsquery[], $10::tsquery, $4, $5, $6, $7, $11, $12)
          ), found as (
              select unit_id from near union select unit_id from said
          )
          select u.unit_id, u.kind, u.source_id, u.agent_id, u.user_id, u.session, u.type, u.scope,
                 u.author, u.ref, u.path, u.headings, u.starts, u.ends, u.tags, u.text, u.at, u.dated,
-                u.terms, u.provenance, coalesce(s.score, 0) as said,
+                u.terms, u.provenance, u.length, (select held_by from said limit 1) as held_by,
+                (select coalesce(jsonb_object_agg(w.lexeme, cardinality(w.positions)), '{{}}')
+                 from unnest(u.words) w where w.lexeme = any ($13)) as held,
                 coalesce(-(v.embedding <#> (select q.v from q)), 0)::real as meant,
                 {vector} as vector
          from found f
          join memory.units u on u.unit_id = f.unit_id and u.tenant_id = $1
          left join memory.vectors v
              on v.unit_id = f.unit_id and v.tenant_id = $1 and v.model = $3
-         left join said s on s.unit_id = f.unit_id
          where u.expires_at is null or u.expires_at > now()"
     )
 }
@@ -182,12 +196,22 @@ fn statement(ask: &Ask) -> String {
 pub struct Seen {
     /// Those who wrote turns.
     pub authors: Vec<String>,
-    /// How many vectors there are, up to a bound; counted only where the tenant has its own table.
+    /// How many vectors there are, up to a bound.
     pub vectors: i64,
+    /// How many terms the tenant's units have with their context, on average.
+    pub mean_length: f64,
 }
 
 /// Looks who wrote something, and how much there is.
+<<<<<<< HEAD
 pub async fn seen(tx: &mut TenantTx, who: &Who, count: Option<(&str, i64)>) -> sqlx::Result<Seen> {
+=======
+pub async fn seen(
+    tx: &mut TenantTx,
+    who: &Who,
+    (model, most): (&str, i64),
+) -> sqlx::Result<Seen> {
+>>>>>>> h-memory
     const AUTHORS: &str = "
         select distinct name from memory.authors
         where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";
@@ -196,6 +220,9 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, count: Option<(&str, i64)>) -> s
             select from memory.vectors
             where tenant_id = $1 and model = $4 and agent_id = any ($2) and user_id = any ($3)
             limit $5) counted";
+    const MEAN: &str = "
+        select coalesce(avg(length), 0)::float8 from (
+            select length from memory.units where tenant_id = $1 and place >= 0 limit 300) sample";
 
     let tenant = tx.tenant().as_uuid();
     let authors = sqlx::query_scalar(AUTHORS)
@@ -204,18 +231,16 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, count: Option<(&str, i64)>) -> s
         .bind(who.users())
         .fetch_all(tx.conn())
         .await?;
-    let mut vectors = 0;
-    if let Some((model, most)) = count {
-        vectors = sqlx::query_scalar(COUNT)
-            .bind(tenant)
-            .bind(who.agents())
-            .bind(who.users())
-            .bind(model)
-            .bind(most)
-            .fetch_one(tx.conn())
-            .await?;
-    }
-    Ok(Seen { authors, vectors })
+    let vectors = sqlx::query_scalar(COUNT)
+        .bind(tenant)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(model)
+        .bind(most)
+        .fetch_one(tx.conn())
+        .await?;
+    let mean_length = sqlx::query_scalar(MEAN).bind(tenant).fetch_one(tx.conn()).await?;
+    Ok(Seen { authors, vectors, mean_length })
 }
 
 #[cfg(test)]

@@ -17,16 +17,16 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
             insert into memory.units
                 (tenant_id, unit_id, kind, source_id, agent_id, user_id, session, type, scope, author,
                  ref, place, path, headings, starts, ends, tags, text, group_safe, at, dated,
-                 expires_at, terms, words, hash, provenance)
+                 expires_at, terms, length, words, hash, provenance)
             select $1, unit_id, kind, source_id, agent_id, user_id, session, type, scope, author,
                    ref, place, path, headings, starts, ends, tags, text, group_safe, at, dated,
-                   expires_at, terms, words, hash, provenance
+                   expires_at, terms, length, words, hash, provenance
             from jsonb_to_recordset($2) as r (
                 unit_id uuid, kind smallint, source_id uuid, agent_id uuid, user_id text, session text,
                 type text, scope smallint, author text, ref text, place integer, path text,
                 headings text[], starts integer, ends integer, tags text[], text text,
                 group_safe boolean, at timestamptz, dated boolean, expires_at timestamptz,
-                terms integer, words tsvector, hash bytea, provenance jsonb)
+                terms integer, length integer, words tsvector, hash bytea, provenance jsonb)
             on conflict (ref, session, user_id, agent_id, tenant_id) where kind = 5 do nothing
             returning unit_id
         ), queued as (

@@ -207,7 +207,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
             assert_eq!(rows > 0, sees, "{table}");
         }
         // The function runs as the owner, and reads whose transaction it is.
-        let sql = "select count(*) from memory.words('clock', '!zzz', array(select agent_id from
+        let sql = "select count(*) from memory.words('{clock}'::tsquery[], '!zzz', array(select agent_id from
                    (values ($1::uuid), ($2)) v (agent_id)), array['', 'ann'],
                    array[1,2,3,4,5,6,7]::smallint[], false, null, 100)";
         let agent: holdfast_types::AgentId = ann.who.agent.parse()?;

@@ -1,0 +1,131 @@
+//! A memory of one's own, its client, and how long things took.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use holdfast_grpc::{Memory, Mesh, Signer};
+use holdfast_proto::memory::v1 as pb;
+use holdfast_testkit::Database;
+use holdfast_types::TenantId;
+use memory::{App, Config};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+/// A memory that serves until this is dropped.
+pub struct Served {
+    pub memory: Memory,
+    _stop: DropGuard,
+}
+
+/// A database with the schema.
+pub async fn database() -> anyhow::Result<Database> {
+    Database::create_from(&holdfast_pg::fingerprint(), async |url: String| {
+        holdfast_pg::migrate(&url).await?;
+        Ok(())
+    })
+    .await
+    .context("no Postgres to measure on: see docs/benchmarks.md")
+}
+
+/// The settings: the environment's, on this database.
+pub fn config(database: &Database) -> anyhow::Result<Config> {
+    let mut config: Config = holdfast_kit::config::load("memory")?;
+    config.memory.listen = "127.0.0.1:0".parse()?;
+    config.database.url = database.url().into();
+    config.mesh.secret = SECRET.into();
+    Ok(config)
+}
+
+pub async fn serve(config: Config) -> anyhow::Result<Served> {
+    let app = App::connect(config).await?;
+    let url = format!("http://{}", app.address()?);
+    let stop = CancellationToken::new();
+    tokio::spawn(app.run(stop.clone()));
+    let memory = Memory::new(&url, Mesh::new(Signer::new(&SECRET.into())?, "bench"))?;
+    Ok(Served { memory, _stop: stop.drop_guard() })
+}
+
+pub fn from() -> Option<pb::Provenance> {
+    Some(pb::Provenance {
+        kind: pb::SourceKind::User.into(),
+        name: "bench".into(),
+        ..pb::Provenance::default()
+    })
+}
+
+/// Adds turns, as many in a call as it takes.
+pub async fn add(
+    memory: &Memory,
+    tenant: TenantId,
+    who: &pb::Who,
+    session: &str,
+    turns: &[pb::Turn],
+) -> anyhow::Result<()> {
+    for part in turns.chunks(512) {
+        let request = pb::AddTurnsRequest {
+            who: Some(who.clone()),
+            session: session.to_owned(),
+            turns: part.to_vec(),
+            group_safe: false,
+            provenance: from(),
+        };
+        memory.add_turns(tenant, request).await?;
+    }
+    Ok(())
+}
+
+/// Waits until everything of a tenant is embedded.
+pub async fn embedded(
+    memory: &Memory,
+    tenant: TenantId,
+) -> anyhow::Result<pb::GetStatusResponse> {
+    loop {
+        let request = pb::GetStatusRequest { who: Some(pb::Who::default()) };
+        let status = memory.status(tenant, request).await?;
+        if status.pending == 0 {
+            return Ok(status);
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Asks, and says how long it took.
+pub async fn ask(
+    memory: &Memory,
+    tenant: TenantId,
+    who: &pb::Who,
+    query: &str,
+    k: u32,
+) -> anyhow::Result<(pb::SearchResponse, Duration)> {
+    let request = pb::SearchRequest {
+        who: Some(who.clone()),
+        query: query.to_owned(),
+        k,
+        ..pb::SearchRequest::default()
+    };
+    let began = Instant::now();
+    let answer = memory.search(tenant, request).await?;
+    Ok((answer, began.elapsed()))
+}
+
+/// Times in the order of their length.
+#[derive(Default)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    pub fn add(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    /// `p50 1.2 ms, p99 3.4 ms`
+    pub fn told(&mut self) -> String {
+        self.0.sort();
+        let at = |percent: usize| {
+            let place = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
+            self.0.get(place).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        };
+        format!("p50 {:.1} ms, p99 {:.1} ms", at(50), at(99))
+    }
+}
