@@ -12,8 +12,8 @@ use holdfast_proto::gateway::v1::{
     nodes_client::NodesClient, operations_client::OperationsClient,
     packages_client::PackagesClient, policies_client::PoliciesClient,
     providers_client::ProvidersClient, routing_client::RoutingClient,
-    schedules_client::SchedulesClient, sessions_client::SessionsClient, skills_client::SkillsClient,
-    subagents_client::SubagentsClient, tenants_client::TenantsClient,
+    schedules_client::SchedulesClient, sessions_client::SessionsClient,
+    skills_client::SkillsClient, subagents_client::SubagentsClient, tenants_client::TenantsClient,
 };
 use tonic::{
     Request, Response, Status,
