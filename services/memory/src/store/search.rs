@@ -95,7 +95,7 @@ pub struct FoundUnit {
     pub length: i32,
     /// How often it holds each of the question's terms that it holds.
     pub held: Json<HashMap<String, u32>>,
-    /// How many units hold each of the question's terms, in their order; up to 2,001.
+    /// How many units hold each of the question's terms, in their order; up to 1,001.
     pub held_by: Option<Vec<i32>>,
     /// Its cosine.
     pub meant: f32,
@@ -203,15 +203,7 @@ pub struct Seen {
 }
 
 /// Looks who wrote something, and how much there is.
-<<<<<<< HEAD
-pub async fn seen(tx: &mut TenantTx, who: &Who, count: Option<(&str, i64)>) -> sqlx::Result<Seen> {
-=======
-pub async fn seen(
-    tx: &mut TenantTx,
-    who: &Who,
-    (model, most): (&str, i64),
-) -> sqlx::Result<Seen> {
->>>>>>> h-memory
+pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> sqlx::Result<Seen> {
     const AUTHORS: &str = "
         select distinct name from memory.authors
         where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";
