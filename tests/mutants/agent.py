@@ -922,6 +922,33 @@ MUTANTS = {
             ("agent-runner", "lib", "files::tests::what_was_noted_for_the_owner_is_not_there_for_others"),
         ],
     ),
+    # A slot that was fired fires again.
+    "slot-key": Mutant(
+        [
+            (
+                JOBS + "decide.rs",
+                "on conflict (job_id, slot, tenant_id) do nothing\n        returning tenant_id, job_id, slot",
+                "on conflict (job_id, slot, tenant_id) do update set held = true\n        returning tenant_id, job_id, slot",
+            ),
+        ],
+        [
+            ("holdfast-jobs", "it", "firing::slots_are_caught_up_with_once_and_a_due_one_does_not_fire_again"),
+        ],
+    ),
+    # Two schedulers decide a slot at once, and each fires it.
+    "slot-lock": Mutant(
+        [
+            (
+                JOBS + "decide.rs",
+                "on conflict (job_id, slot, tenant_id) do nothing\n        returning tenant_id, job_id, slot",
+                "on conflict (job_id, slot, tenant_id) do update set held = true\n        returning tenant_id, job_id, slot",
+            ),
+            (JOBS + "claim.rs", "            limit $1\n            for update skip locked\";", "            limit $1\";"),
+        ],
+        [
+            ("holdfast-jobs", "it", "claiming::three_replicas_fire_twenty_thousand_slots_once_each_though_some_die"),
+        ],
+    ),
     # A firing that is delivered again is another message.
     "firing-key": Mutant(
         [
