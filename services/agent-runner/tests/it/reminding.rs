@@ -52,19 +52,16 @@ impl World {
         let at = Timestamp::now().checked_add(SignedDuration::from_secs(1))?;
         what["schedule"] = json!({"kind": "at", "at_ms": at.as_millisecond()});
         let what = holdfast_schedule::NewJob::from_json(what)?;
-        let allowed =
-            Allowed { floor: SignedDuration::ZERO, late: SignedDuration::from_secs(60) };
+        let allowed = Allowed { floor: SignedDuration::ZERO, late: SignedDuration::from_secs(60) };
         let agent: AgentId = self.agent.id;
-        let new =
-            NewJob::cron(JobId::generate(), agent, None, what, Timestamp::now(), allowed)?;
+        let new = NewJob::cron(JobId::generate(), agent, None, what, Timestamp::now(), allowed)?;
         Ok(self.jobs()?.add(self.tenant, new).await?.into_job().id)
     }
 
     async fn until_done(&self, job: JobId) -> anyhow::Result<Outcome> {
         let jobs = self.jobs()?;
-        let is_done = async || {
-            jobs.get(self.tenant, job).await.is_ok_and(|job| job.state == JobState::Done)
-        };
+        let is_done =
+            async || jobs.get(self.tenant, job).await.is_ok_and(|job| job.state == JobState::Done);
         self.until("the job is done", is_done).await?;
         let last = jobs.get(self.tenant, job).await?.last;
         last.map(|last| last.outcome).ok_or_else(|| anyhow::anyhow!("it never ran"))
@@ -189,7 +186,8 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
 
     let last = world.until_done(world.due_soon(job("last")).await?).await?;
     let nowhere = world.due_soon(job("discord")).await?;
-    let log = async || world.jobs()?.runs(world.tenant, nowhere, 5).await.map_err(anyhow::Error::from);
+    let log =
+        async || world.jobs()?.runs(world.tenant, nowhere, 5).await.map_err(anyhow::Error::from);
     world.until("it is refused", async || log().await.is_ok_and(|log| !log.is_empty())).await?;
 
     assert_eq!(last, Outcome::Ok);
