@@ -97,7 +97,7 @@ fn renewal(entries: &[Entry], turn: &[Entry]) -> Option<Renewal> {
     let at = Timestamp::from_millisecond(fired.at_ms).ok()?;
     let before = entries.len().saturating_sub(turn.len());
     let earlier = heard(&entries[..before]).rev();
-    let since = earlier.take_while(|body| !body.fired.as_ref().is_some_and(|f| f.owner.is_some()));
+    let since = earlier.take_while(|body| body.fired.as_ref().is_none_or(|f| f.owner.is_none()));
     let was_answered = since.into_iter().any(is_persons);
     let later = at.checked_add(jiff::SignedDuration::from_millis(1)).ok();
     Some(Renewal {

@@ -116,7 +116,8 @@ async fn a_reminder_that_the_agent_renews_comes_in_time_and_once_whoever_dies_me
         .collect::<Result<_, _>>()?;
     assert_eq!(chain, [0, 1]);
     assert!(jobs.iter().all(|job| job.owner.as_deref() == Some("telegram:42")));
-    (other.abort(), third.abort());
+    other.abort();
+    third.abort();
     Ok(())
 }
 
