@@ -206,9 +206,9 @@ mod tests {
 
     #[test]
     fn the_instruction_names_the_file_the_tool_and_the_silent_reply() {
-        let told = flush_instruction("2026-12-01");
+        let told = flush_instruction("memory/202612/20261201.md");
 
-        assert!(told.contains("with the write tool, in memory/2026-12-01.md:"), "{told}");
+        assert!(told.contains("with the write tool, in memory/202612/20261201.md:"), "{told}");
         assert!(told.ends_with("reply with NO_REPLY."), "{told}");
     }
 }
