@@ -51,8 +51,8 @@ pub enum Agents {
         /// The file; `-` is stdout [default: `<name>.skill.yaml`]
         to: Option<String>,
         /// The package's version
-        #[arg(long = "package-version", default_value = "1.0")]
-        version: String,
+        #[arg(long, default_value = "1.0")]
+        package_version: String,
         /// Who wrote it
         #[arg(long, default_value = "", hide_default_value = true)]
         author: String,
@@ -176,7 +176,8 @@ impl Agents {
                 screen.one(&COLUMNS, &view(&changed.unwrap_or_default()))
             }
             Self::Runs(command) => command.run(client, screen).await,
-            Self::Export { agent, to, version, author } => {
+            Self::Export { agent, to, package_version, author } => {
+                let version = package_version;
                 let request = ExportAgentRequest { agent, version, author };
                 packages::export(client, screen, request, to).await
             }

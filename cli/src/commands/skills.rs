@@ -62,7 +62,7 @@ pub enum Skills {
         archive: Option<String>,
         /// Its version [default: the newest]
         #[arg(long, default_value = "", hide_default_value = true)]
-        version: String,
+        at: String,
         /// Replace the one that is installed
         #[arg(long)]
         force: bool,
@@ -148,13 +148,13 @@ impl Skills {
                 });
                 screen.list(&FOUND, found.collect())
             }
-            Self::Install { of, slug, registry, archive, version, force } => {
+            Self::Install { of, slug, registry, archive, at, force } => {
                 let url = archive.unwrap_or_default();
                 let request = InstallSkillRequest {
                     agent: of.agent,
                     slug,
                     registry,
-                    version,
+                    version: at,
                     force,
                     url,
                     ..InstallSkillRequest::default()
