@@ -43,7 +43,9 @@ pub enum Error {
     Private(String),
 
     /// The article is no longer what the caller saw.
-    #[error("the article was changed meanwhile: it is at version {have}, not {given}; read it again")]
+    #[error(
+        "the article was changed meanwhile: it is at version {have}, not {given}; read it again"
+    )]
     Changed {
         /// Its version.
         have: i32,

@@ -203,10 +203,8 @@ fn order(
         units.into_iter().map(|unit| (unit.unit_id, unit)).collect();
     let k = usize::try_from(wanted.k).unwrap_or(usize::MAX);
     if diversity > 0.0 {
-        let vectors: BTreeMap<Uuid, &[f32]> = units
-            .iter()
-            .filter_map(|(id, unit)| Some((*id, unit.vector.as_deref()?)))
-            .collect();
+        let vectors: BTreeMap<Uuid, &[f32]> =
+            units.iter().filter_map(|(id, unit)| Some((*id, unit.vector.as_deref()?))).collect();
         ranked = spread(&ranked, k, 1.0 - diversity, |a, b| like(&vectors, a, b));
     }
     ranked.truncate(k);

@@ -176,7 +176,9 @@ mod tests {
     #[test]
     fn what_cannot_be_stored_is_refused_by_name() {
         assert!(at_most("text", "a\0b", 9).unwrap_err().to_string().contains("NUL"));
-        assert!(some_text("text", " \n", 9).unwrap_err().to_string().starts_with("`text` is empty"));
+        assert!(
+            some_text("text", " \n", 9).unwrap_err().to_string().starts_with("`text` is empty")
+        );
         assert!(share("confidence", Some(f64::NAN)).is_err());
         assert!(page(501, 50).is_err());
         assert!(id("item", "itm", "itm_1").is_err());

@@ -15,9 +15,7 @@ use axum::{
 };
 use holdfast_grpc::{AuthError, AuthLayer, Authenticate, Caller, Scope, Signer, caller};
 use holdfast_kit::{Readiness, metrics};
-use holdfast_proto::memory::v1::{
-    knowledge_server::KnowledgeServer, memory_server::MemoryServer,
-};
+use holdfast_proto::memory::v1::{knowledge_server::KnowledgeServer, memory_server::MemoryServer};
 use holdfast_types::TenantId;
 use tonic::{Request, Status, service::Routes};
 use tower_http::catch_panic::CatchPanicLayer;
@@ -57,9 +55,8 @@ pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
             Status::internal("internal error").into_http::<axum::body::Body>()
         }))
         .layer(AuthLayer::new(NoKeys).with_mesh(signer));
-    let health = Routes::new(holdfast_grpc::health_service(readiness))
-        .into_axum_router()
-        .reset_fallback();
+    let health =
+        Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();
     Router::new()
         .route("/healthz", get(async || "ok"))
         .route("/readyz", get(ready).with_state(readiness.clone()))

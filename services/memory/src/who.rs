@@ -31,9 +31,8 @@ impl Who {
     ///
     /// If it is missing or holds what it may not.
     pub fn read(who: Option<pb::Who>) -> Result<Self, Error> {
-        let who = who.ok_or_else(|| {
-            Error::field("who", "is missing: say in whose name the call is made")
-        })?;
+        let who = who
+            .ok_or_else(|| Error::field("who", "is missing: say in whose name the call is made"))?;
         let agent = match who.agent.as_str() {
             "" => ALL_AGENTS,
             id => id.parse::<AgentId>()?.as_uuid(),
@@ -77,8 +76,7 @@ mod tests {
     #[test]
     fn who_names_an_agent_and_a_user_sees_theirs_and_what_is_everybodys() {
         let agent = AgentId::generate();
-        let who =
-            pb::Who { agent: agent.to_string(), user: "ann".into(), ..pb::Who::default() };
+        let who = pb::Who { agent: agent.to_string(), user: "ann".into(), ..pb::Who::default() };
         let who = Who::read(Some(who)).unwrap();
 
         assert_eq!(who.agents(), [ALL_AGENTS, agent.as_uuid()]);

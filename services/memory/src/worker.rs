@@ -226,12 +226,7 @@ impl Worker {
     }
 
     /// Makes the tenant's own index if it has become large enough.
-    async fn grow(
-        &mut self,
-        tenant: TenantId,
-        model: Model<'_>,
-        added: i64,
-    ) -> Result<(), Error> {
+    async fn grow(&mut self, tenant: TenantId, model: Model<'_>, added: i64) -> Result<(), Error> {
         let count = match self.counted.get_mut(&tenant) {
             Some(count) => {
                 *count += added;

@@ -50,10 +50,29 @@ const VENDORS: &[(&str, &[&str])] = &[
             "memory",
         ],
     ),
-    ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
+    (
+        "tonic",
+        &[
+            "channel-bridge",
+            "gateway",
+            "holdfast",
+            "holdfast-grpc",
+            "holdfast-proto",
+            "memory",
+            TESTS,
+        ],
+    ),
     (
         "axum",
-        &["agent-runner", "channel-bridge", "gateway", "holdfast-embed", "holdfast-testkit", TESTS],
+        &[
+            "agent-runner",
+            "channel-bridge",
+            "gateway",
+            "holdfast-embed",
+            "holdfast-testkit",
+            "memory",
+            TESTS,
+        ],
     ),
     (
         "reqwest",

@@ -16,7 +16,8 @@ use std::io::Write as _;
 
 fn main() -> anyhow::Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let report = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["locomo", dir] => runtime.block_on(locomo::run(dir))?,
         ["scale"] => runtime.block_on(scale::run(250, 200, 50_000))?,

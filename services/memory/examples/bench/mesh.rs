@@ -77,10 +77,7 @@ pub async fn add(
 }
 
 /// Waits until everything of a tenant is embedded.
-pub async fn embedded(
-    memory: &Memory,
-    tenant: TenantId,
-) -> anyhow::Result<pb::GetStatusResponse> {
+pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::GetStatusResponse> {
     loop {
         let request = pb::GetStatusRequest { who: Some(pb::Who::default()) };
         let status = memory.status(tenant, request).await?;

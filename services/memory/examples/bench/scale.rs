@@ -78,11 +78,7 @@ pub async fn run(small: u64, each: u64, large: u64) -> anyhow::Result<String> {
     let began = Instant::now();
     for tenant in &tenants {
         let turns: Vec<pb::Turn> = (0..tenant.units)
-            .map(|n| pb::Turn {
-                r#ref: n.to_string(),
-                text: tenant.text(n),
-                ..pb::Turn::default()
-            })
+            .map(|n| pb::Turn { r#ref: n.to_string(), text: tenant.text(n), ..pb::Turn::default() })
             .collect();
         add(&served.memory, tenant.id, &tenant.who, "s", &turns).await?;
     }

@@ -7,12 +7,7 @@ use crate::{
     Error,
     given::{told_id, told_time},
     keep::Article,
-    store::{
-        articles::Version,
-        documents::Document,
-        forget::Count,
-        items::Item,
-    },
+    store::{articles::Version, documents::Document, forget::Count, items::Item},
     unit::kind,
     who::agent_text,
 };

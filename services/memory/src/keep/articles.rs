@@ -184,9 +184,9 @@ impl Keeper {
         let mut tx = self.pools.tenant(tenant).await?;
         let document = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await?;
         let document = document.ok_or_else(|| not_found(id))?;
-        let version = articles::get(&mut tx, id, version).await?.ok_or_else(|| {
-            Error::not_found("such version of", &told_id("doc", id))
-        })?;
+        let version = articles::get(&mut tx, id, version)
+            .await?
+            .ok_or_else(|| Error::not_found("such version of", &told_id("doc", id)))?;
         let progress = progress(&mut tx, id).await?;
         tx.finish_reading();
         Ok(Article { document, version, progress })
@@ -266,12 +266,7 @@ fn title(given: &str, text: &str) -> String {
     title.chars().take(LONGEST_TITLE).collect()
 }
 
-fn version(
-    document: &Document,
-    masked: Masked,
-    author: &str,
-    confidence: Option<f64>,
-) -> Version {
+fn version(document: &Document, masked: Masked, author: &str, confidence: Option<f64>) -> Version {
     Version {
         document_id: document.document_id,
         version: document.version,
@@ -286,10 +281,7 @@ fn version(
     }
 }
 
-async fn progress(
-    tx: &mut holdfast_pg::TenantTx,
-    id: Uuid,
-) -> sqlx::Result<(i64, i64)> {
+async fn progress(tx: &mut holdfast_pg::TenantTx, id: Uuid) -> sqlx::Result<(i64, i64)> {
     let found = documents::progress(tx, &[id]).await?;
     Ok(found.first().map_or((0, 0), |(_, chunks, waiting)| (*chunks, *waiting)))
 }

@@ -19,7 +19,7 @@ use crate::{
         items::moment,
         units::{self, Moved},
     },
-    unit::{Said, Unit, hash, kind},
+    unit::{Said, Unit, hash, kind, terms_of},
     who::Who,
 };
 
@@ -176,14 +176,20 @@ pub async fn chunk(
             }
             _ => chunk.headings,
         };
-        let context = headings.join("\n");
-        let said = Said { text: part, context: &context, at, provenance: &document.provenance.0 };
         let same = there.get_mut(&hash(&headings, part)).filter(|_| may_keep).and_then(Vec::pop);
         let needs_unit = same.is_none() || like.is_none();
         if let Some(unit_id) = same {
             moved.push(Moved { unit_id, place: number(place), starts, ends });
         }
         if needs_unit {
+            let (terms, context) = (terms_of(part), terms_of(&headings.join("\n")));
+            let said = Said {
+                text: part,
+                terms: &terms,
+                context: &context,
+                at,
+                provenance: &document.provenance.0,
+            };
             let mut unit = Unit::new(tx.tenant(), &whose, document.kind, said).under(headings);
             unit.source_id = document.document_id;
             unit.scope = document.scope;
@@ -244,7 +250,8 @@ mod tests {
 
         assert_eq!(day_of("memory/202611/20261122.md"), noon("2026-11-22T00:00:00Z"));
         assert_eq!(day_of("memory/2026-11-22.md"), noon("2026-11-22T00:00:00Z"));
-        for path in ["memory/MEMORY.md", "memory/20261399.md", "memory/12345678", "20-26-11-22.md"] {
+        for path in ["memory/MEMORY.md", "memory/20261399.md", "memory/12345678", "20-26-11-22.md"]
+        {
             assert_eq!(day_of(path), None, "{path}");
         }
     }

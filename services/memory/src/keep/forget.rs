@@ -45,9 +45,8 @@ impl Keeper {
         let erase = match what {
             What::Item(id) => {
                 let item = items::get(&mut tx, who, id).await?;
-                let item = item.ok_or_else(|| {
-                    Error::not_found("item", &crate::given::told_id("itm", id))
-                })?;
+                let item = item
+                    .ok_or_else(|| Error::not_found("item", &crate::given::told_id("itm", id)))?;
                 Erase::Item(item.item_id)
             }
             // A conversation is erased with what belongs to nobody in it, if it is one's own.

@@ -17,7 +17,7 @@ use crate::{
         queue, spaces, units,
         vectors::{self, Model},
     },
-    unit::{Said, Unit, kind},
+    unit::{Said, Unit, kind, terms_of},
     who::Who,
 };
 
@@ -71,8 +71,8 @@ impl Keeper {
         }
         let mut kept = Vec::with_capacity(new.len());
         for (n, (item, vector)) in new.iter().zip(&embedded).enumerate() {
-            let request = (!request.is_empty())
-                .then(|| (request, i32::try_from(n).unwrap_or(i32::MAX)));
+            let request =
+                (!request.is_empty()).then(|| (request, i32::try_from(n).unwrap_or(i32::MAX)));
             let like = Like { vector: vector.as_deref(), at_least: unless_like };
             kept.push(self.put_one(&mut tx, who, item, &like, request).await?);
         }
@@ -91,8 +91,7 @@ impl Keeper {
         if unless_like <= 0.0 {
             return Ok(vectors);
         }
-        let places: Vec<usize> =
-            (0..new.len()).filter(|&n| new[n].kind == kind::MEMORY).collect();
+        let places: Vec<usize> = (0..new.len()).filter(|&n| new[n].kind == kind::MEMORY).collect();
         let texts: Vec<String> = places.iter().map(|&n| new[n].content.clone()).collect();
         if texts.is_empty() {
             return Ok(vectors);
@@ -279,9 +278,11 @@ fn unit_of(tenant: TenantId, item: &Item) -> Option<Unit> {
         maintainer: false,
         everything: false,
     };
+    let terms = terms_of(&text);
     let said = Said {
         text: &text,
-        context: "",
+        terms: &terms,
+        context: &[],
         at: item.at.to_jiff(),
         provenance: &item.provenance.0,
     };

@@ -18,9 +18,8 @@ pub fn text(content: &[u8], media_type: &str) -> Result<String, Error> {
         Some(Kind::Text) => plain(content)?,
         Some(Kind::Html) => html::markdown(&plain(content)?),
         None => {
-            let problem = format!(
-                "is `{media_type}`: text, Markdown and HTML can be read; give its text"
-            );
+            let problem =
+                format!("is `{media_type}`: text, Markdown and HTML can be read; give its text");
             return Err(Error::field("media_type", problem));
         }
     };

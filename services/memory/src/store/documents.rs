@@ -38,11 +38,7 @@ macro_rules! document {
 }
 
 /// A document of exactly this agent and user, by its path; nobody else changes it meanwhile.
-pub async fn by_path(
-    tx: &mut TenantTx,
-    who: &Who,
-    path: &str,
-) -> sqlx::Result<Option<Document>> {
+pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<Option<Document>> {
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 37))";
     const SQL: &str = "
         select document_id, kind, agent_id, user_id, scope, path, hash, group_safe, dated, tags,

@@ -60,10 +60,7 @@ macro_rules! bound {
 }
 
 /// Erases; how many rows of each table went, and how many are left, which are none.
-pub async fn erase(
-    tx: &mut TenantTx,
-    what: &Erase,
-) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
+pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
     let units: Vec<Uuid> = {
         let (_, condition) = what.tables()[0];
         let sql = format!("select unit_id from memory.units where tenant_id = $1 and {condition}");
@@ -81,13 +78,13 @@ pub async fn erase(
     }
     let mut left = of_units(tx, &units, own.as_deref()).await?;
     for (table, condition) in what.tables() {
-        let sql = format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
+        let sql =
+            format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
         let rows = bound!(tx, what, sql, query_scalar).fetch_one(tx.conn()).await?;
         left.push((table, rows));
     }
     Ok((erased, left))
 }
-
 
 /// The rows of these units in the tables that follow them.
 async fn of_units(
@@ -102,16 +99,12 @@ async fn of_units(
     let tenant = tx.tenant().as_uuid();
     let mut counts = Vec::new();
     for (what, sql) in [("vectors", VECTORS), ("queue", QUEUE)] {
-        let rows =
-            sqlx::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
+        let rows = sqlx::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
         counts.push((what, rows));
     }
     if let Some(own) = own {
         let sql = format!("select count(*) from memory.{own} where unit_id = any ($1)");
-        let rows = sqlx::query_scalar(AssertSqlSafe(sql))
-            .bind(units)
-            .fetch_one(tx.conn())
-            .await?;
+        let rows = sqlx::query_scalar(AssertSqlSafe(sql)).bind(units).fetch_one(tx.conn()).await?;
         counts.push(("index", rows));
     }
     Ok(counts)

@@ -167,15 +167,9 @@ pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Opt
 
 /// Takes a thing out of what is found, or puts it back.
 pub async fn set_active(tx: &mut TenantTx, id: Uuid, active: Active) -> sqlx::Result<()> {
-    const SQL: &str =
-        "update memory.items set active = $3 where tenant_id = $1 and item_id = $2";
+    const SQL: &str = "update memory.items set active = $3 where tenant_id = $1 and item_id = $2";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
-        .bind(tenant)
-        .bind(id)
-        .bind(active == Active::Yes)
-        .execute(tx.conn())
-        .await?;
+    sqlx::query(SQL).bind(tenant).bind(id).bind(active == Active::Yes).execute(tx.conn()).await?;
     Ok(())
 }
 

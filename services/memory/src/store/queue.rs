@@ -39,12 +39,7 @@ pub async fn claim(tx: &mut SystemTx, tenant: TenantId, most: i64) -> sqlx::Resu
             order by ready_at limit $2
             for update skip locked)
         returning q.unit_id";
-    sqlx::query_scalar(SQL)
-        .bind(tenant.as_uuid())
-        .bind(most)
-        .bind(TRIES)
-        .fetch_all(tx.conn())
-        .await
+    sqlx::query_scalar(SQL).bind(tenant.as_uuid()).bind(most).bind(TRIES).fetch_all(tx.conn()).await
 }
 
 /// Gives units back at once, as if they had not been taken: it was not their fault.

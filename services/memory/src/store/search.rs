@@ -203,11 +203,7 @@ pub struct Seen {
 }
 
 /// Looks who wrote something, and how much there is.
-pub async fn seen(
-    tx: &mut TenantTx,
-    who: &Who,
-    (model, most): (&str, i64),
-) -> sqlx::Result<Seen> {
+pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> sqlx::Result<Seen> {
     const AUTHORS: &str = "
         select distinct name from memory.authors
         where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";

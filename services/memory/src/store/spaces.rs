@@ -68,8 +68,7 @@ pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<()> {
 /// The former model is gone.
 pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
     const DROP: &str = "select memory.drop_own($1)";
-    const SQL: &str =
-        "update memory.spaces set former = null where tenant_id = $1 and former = $2";
+    const SQL: &str = "update memory.spaces set former = null where tenant_id = $1 and former = $2";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(DROP).bind(model).execute(tx.conn()).await?;
     sqlx::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
@@ -99,10 +98,7 @@ pub async fn outdated(
 }
 
 /// Tenants whose former model's vectors nobody asks any more.
-pub async fn with_former(
-    tx: &mut SystemTx,
-    after_s: i64,
-) -> sqlx::Result<Vec<(TenantId, String)>> {
+pub async fn with_former(tx: &mut SystemTx, after_s: i64) -> sqlx::Result<Vec<(TenantId, String)>> {
     const SQL: &str = "
         select tenant_id, former from memory.spaces
         where former is not null and changed_at < clock_timestamp() - make_interval(secs => $1)

@@ -37,11 +37,8 @@ pub async fn insert(tx: &mut TenantTx, units: &[Unit]) -> sqlx::Result<Vec<Uuid>
     let tenant = tx.tenant().as_uuid();
     let mut made = Vec::with_capacity(units.len());
     for part in units.chunks(BATCH) {
-        let ids: Vec<Uuid> = sqlx::query_scalar(SQL)
-            .bind(tenant)
-            .bind(Json(part))
-            .fetch_all(tx.conn())
-            .await?;
+        let ids: Vec<Uuid> =
+            sqlx::query_scalar(SQL).bind(tenant).bind(Json(part)).fetch_all(tx.conn()).await?;
         made.extend(ids);
     }
     Ok(made)

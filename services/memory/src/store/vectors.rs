@@ -64,8 +64,7 @@ pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Resu
 
 /// How many vectors a tenant has of a model.
 pub async fn count(tx: &mut TenantTx, model: &str) -> sqlx::Result<i64> {
-    const SQL: &str =
-        "select count(*) from memory.vectors where tenant_id = $1 and model = $2";
+    const SQL: &str = "select count(*) from memory.vectors where tenant_id = $1 and model = $2";
     let tenant = tx.tenant().as_uuid();
     sqlx::query_scalar(SQL).bind(tenant).bind(model).fetch_one(tx.conn()).await
 }

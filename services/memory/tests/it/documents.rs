@@ -28,7 +28,10 @@ async fn only_the_chunks_that_changed_are_embedded_anew() -> anyhow::Result<()> 
     assert!(again.unchanged && again.document_id == made.document_id);
     assert_eq!((changed.chunks, changed.kept), (3, 2));
     assert_eq!(before.iter().filter(|unit| after.contains(unit)).count(), 2);
-    assert_eq!(ann.search("which colour has coffee").await?.hits[0].text, "# Part 1\n\ncoffee is brown");
+    assert_eq!(
+        ann.search("which colour has coffee").await?.hits[0].text,
+        "# Part 1\n\ncoffee is brown"
+    );
     assert_eq!(ann.found("black").await?.iter().filter(|text| text.contains("black")).count(), 0);
     Ok(())
 }

@@ -12,7 +12,8 @@ use crate::world::{Person, World, from};
 
 /// A vocabulary in which texts overlap and differ.
 fn text(n: u32) -> String {
-    let word = |at: u32| format!("word{}", n.wrapping_mul(2_654_435_761).wrapping_add(at * 7919) % 499);
+    let word =
+        |at: u32| format!("word{}", n.wrapping_mul(2_654_435_761).wrapping_add(at * 7919) % 499);
     (0..12).map(word).collect::<Vec<_>>().join(" ")
 }
 
@@ -92,7 +93,8 @@ async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
     let request = pb::ForgetRequest { who: ann.me(), what };
     let proof = ann.memory.forget(ann.tenant, request).await?;
 
-    let index = |counts: &[pb::Count]| counts.iter().find(|count| count.what == "index").map(|c| c.rows);
+    let index =
+        |counts: &[pb::Count]| counts.iter().find(|count| count.what == "index").map(|c| c.rows);
     assert_eq!((index(&proof.erased), index(&proof.left)), (Some(100), Some(0)));
     assert!(ann.search(&text(1)).await?.hits.iter().all(|hit| hit.session == "s1"));
     Ok(())

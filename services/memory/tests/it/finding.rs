@@ -123,7 +123,9 @@ async fn a_question_cannot_be_anything_but_a_question() -> anyhow::Result<()> {
     ann.tell("tea'); drop table memory.items; --").await?;
     ann.embedded().await?;
 
-    for odd in ["'", "tea' | '", r"te\a & !", "a:* <-> b", "@x | @y", "日本'語", &"ж'".repeat(9_000)] {
+    for odd in
+        ["'", "tea' | '", r"te\a & !", "a:* <-> b", "@x | @y", "日本'語", &"ж'".repeat(9_000)]
+    {
         ann.search(odd).await?;
     }
 

@@ -49,8 +49,9 @@ async fn a_session_goes_with_everything_that_came_from_it() -> anyhow::Result<()
     assert_eq!(ann.found("Rome").await?, ["I was in Oslo"]);
     assert_eq!(ann.as_user("cy").found("Rome").await?[0], "I was in Rome too");
     let mut tx = world.pools()?.tenant(ann.tenant).await?;
-    let names: Vec<String> =
-        sqlx::query_scalar("select name from memory.authors order by 1").fetch_all(tx.conn()).await?;
+    let names: Vec<String> = sqlx::query_scalar("select name from memory.authors order by 1")
+        .fetch_all(tx.conn())
+        .await?;
     assert_eq!(names, ["Ann", "Cy"], "Bo said nothing else");
     Ok(())
 }

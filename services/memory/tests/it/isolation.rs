@@ -52,8 +52,7 @@ async fn ask_everything(eve: &Person, things: &Things, articles: bool) {
     let id = things.item.clone();
     let get = pb::GetItemRequest { who: who.clone(), id: id.clone(), key: String::new() };
     nothing(m.get_item(t, get).await, |_| false, "GetItem");
-    let get =
-        pb::GetItemRequest { who: who.clone(), id: String::new(), key: "harbour.key".into() };
+    let get = pb::GetItemRequest { who: who.clone(), id: String::new(), key: "harbour.key".into() };
     nothing(m.get_item(t, get).await, |_| false, "GetItem by key");
     let list = pb::ListItemsRequest { who: who.clone(), history: true, ..Default::default() };
     nothing(m.list_items(t, list).await, |a| a.items.is_empty(), "ListItems");
@@ -197,8 +196,7 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
     let (ann, eve) = (served.somebody(), served.somebody());
     things(&ann).await?;
     let pools = world.pools()?;
-    let tables =
-        ["spaces", "items", "documents", "versions", "units", "vectors", "authors"];
+    let tables = ["spaces", "items", "documents", "versions", "units", "vectors", "authors"];
 
     for (tenant, sees) in [(ann.tenant, true), (eve.tenant, false)] {
         let mut tx = pools.tenant(tenant).await?;

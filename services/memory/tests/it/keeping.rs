@@ -195,10 +195,8 @@ async fn what_is_over_is_taken_out_by_itself() -> anyhow::Result<()> {
     let (world, served) = World::start().await?;
     let ann = served.somebody();
     let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
-    let soon = prost_types::Timestamp {
-        seconds: soon.as_second(),
-        nanos: soon.subsec_nanosecond(),
-    };
+    let soon =
+        prost_types::Timestamp { seconds: soon.as_second(), nanos: soon.subsec_nanosecond() };
     ann.put(vec![pb::NewItem { expires_at: Some(soon), ..fact("the offer stands") }]).await?;
     ann.tell("another offer").await?;
 

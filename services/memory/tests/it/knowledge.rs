@@ -57,8 +57,7 @@ async fn an_article_is_found_with_its_source_by_everybody_of_the_tenant() -> any
     ann.embedded().await?;
     let bo = served.of(ann.tenant, "bo");
 
-    let filter =
-        pb::Filter { kinds: vec![pb::Kind::Knowledge.into()], ..pb::Filter::default() };
+    let filter = pb::Filter { kinds: vec![pb::Kind::Knowledge.into()], ..pb::Filter::default() };
     let found = bo.search_in("how do I descale the kettle?", filter).await?;
 
     assert_eq!((made.title.as_str(), made.version), ("Kettles", 1));

@@ -1,6 +1,9 @@
 //! A memory over a database of its own.
 
-use std::{sync::atomic::{AtomicU32, Ordering}, time::Duration};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context as _, bail};
 use holdfast_grpc::{Memory, Mesh, Refused, Signer};
@@ -159,7 +162,11 @@ impl Person {
         Ok(self.memory.add_turns(self.tenant, request).await?.added)
     }
 
-    pub async fn index(&self, path: &str, text: &str) -> Result<pb::IndexDocumentResponse, Refused> {
+    pub async fn index(
+        &self,
+        path: &str,
+        text: &str,
+    ) -> Result<pb::IndexDocumentResponse, Refused> {
         let request = pb::IndexDocumentRequest {
             who: self.me(),
             path: path.to_owned(),

@@ -6,14 +6,29 @@
 use html5gum::{DefaultEmitter, Token, Tokenizer};
 
 /// Elements whose content nobody reads as the page's matter.
-const SKIPPED: [&str; 10] = [
-    "script", "style", "noscript", "template", "nav", "svg", "iframe", "footer", "form", "select",
-];
+const SKIPPED: [&str; 10] =
+    ["script", "style", "noscript", "template", "nav", "svg", "iframe", "footer", "form", "select"];
 
 /// Elements that begin a paragraph.
 const BLOCKS: [&str; 18] = [
-    "p", "div", "section", "article", "main", "header", "aside", "ul", "ol", "table", "tr", "dl",
-    "dt", "dd", "blockquote", "figure", "hr", "br",
+    "p",
+    "div",
+    "section",
+    "article",
+    "main",
+    "header",
+    "aside",
+    "ul",
+    "ol",
+    "table",
+    "tr",
+    "dl",
+    "dt",
+    "dd",
+    "blockquote",
+    "figure",
+    "hr",
+    "br",
 ];
 
 /// The page's words.
@@ -122,10 +137,7 @@ mod tests {
         let page = "<title>T</title><h1>Tea</h1><p>Boil\n water<ul><li>green<li>black</ul>\
                     <script>if (a<b) x()</script><nav><nav>x</nav>Home</nav><p>Enjoy &amp; rest";
 
-        assert_eq!(
-            markdown(page),
-            "# Tea\n\nBoil water\n\n- green\n\n- black\n\nEnjoy & rest"
-        );
+        assert_eq!(markdown(page), "# Tea\n\nBoil water\n\n- green\n\n- black\n\nEnjoy & rest");
     }
 
     #[test]
