@@ -95,7 +95,7 @@ pub struct FoundUnit {
     pub length: i32,
     /// How often it holds each of the question's terms that it holds.
     pub held: Json<HashMap<String, u32>>,
-    /// How many units hold each of the question's terms, in their order; up to 2,001.
+    /// How many units hold each of the question's terms, in their order; up to 1,001.
     pub held_by: Option<Vec<i32>>,
     /// Its cosine.
     pub meant: f32,
