@@ -14,7 +14,7 @@ HOLDFAST = $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))/holdfast
 BACKENDS = $(PYTHON) deploy/dev/backends.py
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build embedder test test-down chaos bench lint fmt fmt-check doc
+.PHONY: help up down build embedder test test-down chaos bench bench-memory lint fmt fmt-check doc
 
 help: ## what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1#/p' $(MAKEFILE_LIST) | column -t -s '#'
@@ -22,7 +22,9 @@ help: ## what there is to make
 build: ## build the `holdfast` binary
 	$(CARGO) build $(FLAGS) --profile $(PROFILE) -p holdfast
 
+# Without the model everything works, and is found by its words only.
 up: build ## run everything on this machine, and say what to try
+	@$(MAKE) --no-print-directory embedder || echo "make: going on without the local embedding model"
 	@$(HOLDFAST) up --detach $(ARGS)
 
 down: build ## stop it again
@@ -58,6 +60,12 @@ bench: ## measure turns, memory and starts: ARGS="--help" lists the parts
 	$(CARGO) build $(FLAGS) --release -p holdfast
 	$(CARGO) build $(FLAGS) --release -p holdfast-tests --bin bench --bin fake_model
 	@$(TARGET)/release/bench $(ARGS)
+
+bench-memory: embedder ## measure what the memory finds: DATA=<directory with LoCoMo-format JSON>, or ARGS=scale
+	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
+	$(CARGO) build $(FLAGS) --release -p memory --features local --example bench
+	@HOLDFAST_MEMORY__EMBEDDING__ENGINE=$${HOLDFAST_MEMORY__EMBEDDING__ENGINE:-local} \
+	  $(TARGET)/release/examples/bench $(or $(ARGS),locomo "$(DATA)")
 
 lint: ## clippy, warnings are errors
 	$(CARGO) clippy $(FLAGS) --workspace --all-targets -- -D warnings

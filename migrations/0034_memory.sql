@@ -257,8 +257,8 @@ grant execute on function memory.is_within(memory.units, jsonb) to holdfast_app;
 -- the transaction's, and no argument. `whose` holds the `@…` of those whose units are seen, which
 -- is what makes the index read theirs alone; the columns decide.
 --
--- A word that more than 2,000 units hold tells little of any: it is looked for only where there is
--- no rarer one. The order is by `ts_rank`, which knows no rarity; the caller makes a better one of
+-- The rarest is always looked for, others as long as they add up to 3,000 units and none is held by
+-- more than 1,000: what many hold tells little of any. The order is by `ts_rank`, which knows no rarity; the caller makes a better one of
 -- what comes back.
 create function memory.words(
         asked tsquery[], whose tsquery, agents uuid[], users text[], kinds smallint[],
@@ -271,26 +271,24 @@ as $$
 declare
     one tsquery;
     ask tsquery;
-    rarest tsquery;
-    fewest integer;
+    total integer := 0;
     count integer;
     counts integer[] := '{}';
 begin
     foreach one in array asked loop
         select count(*) into count from (
             select from memory.units u
-            where u.words @@ (whose && one) and u.tenant_id = control.tenant() limit 2001
+            where u.words @@ (whose && one) and u.tenant_id = control.tenant() limit 1001
         ) holders;
         counts := counts || count;
-        if count between 1 and 2000 then
-            ask := case when ask is null then one else ask || one end;
-        end if;
-        if count > 0 and (fewest is null or count < fewest) then
-            rarest := one;
-            fewest := count;
-        end if;
     end loop;
-    ask := coalesce(ask, rarest);
+    for one, count in
+        select a.q, a.n from unnest(asked, counts) as a (q, n) where a.n > 0 order by a.n
+    loop
+        exit when ask is not null and (count > 1000 or total + count > 3000);
+        ask := case when ask is null then one else ask || one end;
+        total := total + count;
+    end loop;
     if ask is null then
         return;
     end if;

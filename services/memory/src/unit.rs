@@ -70,10 +70,8 @@ impl Unit {
     ///
     /// `context` is found by its words too, and has no part in the meaning.
     pub fn new(tenant: TenantId, who: &Who, kind: i16, said: Said<'_>) -> Self {
-        let own = terms(cut(said.text));
-        let count = own.len();
-        let mut all = terms(cut(said.context));
-        all.extend(own);
+        let own = said.terms.len();
+        let all = [said.context, said.terms].concat();
         let unit_id = Uuid::now_v7();
         Self {
             unit_id,
@@ -97,7 +95,7 @@ impl Unit {
             at: said.at,
             dated: false,
             expires_at: None,
-            terms: i32::try_from(count).unwrap_or(i32::MAX),
+            terms: i32::try_from(own).unwrap_or(i32::MAX),
             length: i32::try_from(all.len()).unwrap_or(i32::MAX),
             words: words::vector(&all, &words::mark(tenant, who.agent)),
             hash: hex(&hash(&[], said.text)),
@@ -118,12 +116,19 @@ impl Unit {
 pub struct Said<'a> {
     /// Its text.
     pub text: &'a str,
-    /// What it is found by as well: the turn before it, the headings above it.
-    pub context: &'a str,
+    /// The terms of that.
+    pub terms: &'a [String],
+    /// The terms that it is found by as well: of the turn before it, of the headings above it.
+    pub context: &'a [String],
     /// When.
     pub at: Timestamp,
     /// Where it comes from.
     pub provenance: &'a Provenance,
+}
+
+/// The terms that a text is found by.
+pub fn terms_of(text: &str) -> Vec<String> {
+    terms(cut(text))
 }
 
 /// What is embedded of a unit.
@@ -177,25 +182,34 @@ mod tests {
         }
     }
 
-    fn said<'a>(text: &'a str, context: &'a str, provenance: &'a Provenance) -> Said<'a> {
-        Said { text, context, at: Timestamp::UNIX_EPOCH, provenance }
+    fn unit(tenant: TenantId, text: &str, context: &str) -> Unit {
+        let (terms, context, provenance) = (terms_of(text), terms_of(context), from());
+        let said = Said {
+            text,
+            terms: &terms,
+            context: &context,
+            at: Timestamp::UNIX_EPOCH,
+            provenance: &provenance,
+        };
+        Unit::new(tenant, &who(), kind::TURN, said)
     }
 
     #[test]
     fn a_unit_is_found_by_its_context_which_is_no_part_of_its_meaning() {
-        let (tenant, from) = (TenantId::generate(), from());
+        let tenant = TenantId::generate();
 
-        let alone = Unit::new(tenant, &who(), kind::TURN, said("In Rome.", "", &from));
-        let after = Unit::new(tenant, &who(), kind::TURN, said("In Rome.", "Where is tea?", &from));
+        let alone = unit(tenant, "In Rome.", "");
+        let after = unit(tenant, "In Rome.", "Where is tea?");
 
         assert!(!alone.words.contains("'tea'") && after.words.contains("'tea'"));
         assert_eq!((&alone.hash, alone.terms), (&after.hash, after.terms));
+        assert_eq!((alone.length, after.length), (1, 2));
     }
 
     #[test]
     fn the_same_text_under_another_heading_means_something_else() {
-        let (tenant, from) = (TenantId::generate(), from());
-        let unit = || Unit::new(tenant, &who(), kind::DOCUMENT, said("Never.", "", &from));
+        let tenant = TenantId::generate();
+        let unit = || unit(tenant, "Never.", "");
 
         assert_ne!(unit().under(vec!["Tea".into()]).hash, unit().under(vec!["Milk".into()]).hash);
         assert_eq!(meaning(&["A".into(), "B".into()], "c"), "A › B\nc");

@@ -10,7 +10,7 @@
 //! up after [`TRIES`](crate::store::queue::TRIES); its words find it still.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -64,8 +64,6 @@ pub struct Worker {
     index_above: i64,
     started: Instant,
     last: Option<TenantId>,
-    /// How many vectors tenants have, as far as it was counted here.
-    counted: HashMap<TenantId, i64>,
 }
 
 impl Worker {
@@ -85,7 +83,6 @@ impl Worker {
             index_above: index_above.into(),
             started: Instant::now(),
             last: None,
-            counted: HashMap::new(),
         }
     }
 
@@ -165,7 +162,7 @@ impl Worker {
     }
 
     /// Writes the vectors of these units, and takes them out of the queue.
-    async fn embed(&mut self, tenant: TenantId, units: &[Uuid]) -> Result<(), Error> {
+    async fn embed(&self, tenant: TenantId, units: &[Uuid]) -> Result<(), Error> {
         let mut tx = self.pools.tenant(tenant).await?;
         let texts = queue::texts(&mut tx, units).await?;
         let space = spaces::get(&mut tx).await?;
@@ -186,7 +183,7 @@ impl Worker {
     }
 
     async fn embed_by(
-        &mut self,
+        &self,
         tenant: TenantId,
         embedder: &Arc<dyn Embedder>,
         texts: &[Waiting],
@@ -219,27 +216,16 @@ impl Worker {
         tx.commit().await?;
         metrics::counter!("holdfast_memory_embedded_units_total").increment(written);
         if space.model == model.name && space.own.is_none() {
-            let added = written + u64::try_from(reused.len()).unwrap_or(0);
-            self.grow(tenant, model, i64::try_from(added).unwrap_or(0)).await?;
+            self.grow(tenant, model).await?;
         }
         Ok(())
     }
 
-    /// Makes the tenant's own index if it has become large enough.
-    async fn grow(&mut self, tenant: TenantId, model: Model<'_>, added: i64) -> Result<(), Error> {
-        let count = match self.counted.get_mut(&tenant) {
-            Some(count) => {
-                *count += added;
-                *count
-            }
-            None => {
-                let mut tx = self.pools.tenant(tenant).await?;
-                let count = vectors::count(&mut tx, model.name).await?;
-                tx.finish_reading();
-                self.counted.insert(tenant, count);
-                count
-            }
-        };
+    /// Makes the tenant's own index if it has become large enough, whoever embedded the rest.
+    async fn grow(&self, tenant: TenantId, model: Model<'_>) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let count = vectors::count(&mut tx, model.name, self.index_above + 1).await?;
+        tx.finish_reading();
         if count <= self.index_above {
             return Ok(());
         }
@@ -248,14 +234,13 @@ impl Worker {
         let made = spaces::make_own(&mut tx).await?;
         tx.commit().await?;
         self.views.forget(tenant);
-        self.counted.remove(&tenant);
         let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         info!(tenant.id = %tenant, vectors = made, duration_ms = took_ms, "made an index");
         Ok(())
     }
 
     /// Looks after what nobody puts; whether there is more to do at once.
-    async fn tend(&mut self) -> Result<bool, Error> {
+    async fn tend(&self) -> Result<bool, Error> {
         let now = Arc::clone(&self.embedders.now);
         let model = Model { name: now.model(), dimension: now.dimension() };
         let running = i64::try_from(self.started.elapsed().as_secs()).unwrap_or(i64::MAX);

@@ -50,7 +50,18 @@ const VENDORS: &[(&str, &[&str])] = &[
             "memory",
         ],
     ),
-    ("tonic", &["channel-bridge", "gateway", "holdfast", "holdfast-grpc", "holdfast-proto", TESTS]),
+    (
+        "tonic",
+        &[
+            "channel-bridge",
+            "gateway",
+            "holdfast",
+            "holdfast-grpc",
+            "holdfast-proto",
+            "memory",
+            TESTS,
+        ],
+    ),
     (
         "axum",
         &[
@@ -59,6 +70,7 @@ const VENDORS: &[(&str, &[&str])] = &[
             "gateway",
             "holdfast-embed",
             "holdfast-testkit",
+            "memory",
             "scheduler",
             TESTS,
         ],

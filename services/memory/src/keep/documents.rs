@@ -19,7 +19,7 @@ use crate::{
         items::moment,
         units::{self, Moved},
     },
-    unit::{Said, Unit, hash, kind},
+    unit::{Said, Unit, hash, kind, terms_of},
     who::Who,
 };
 
@@ -176,14 +176,20 @@ pub async fn chunk(
             }
             _ => chunk.headings,
         };
-        let context = headings.join("\n");
-        let said = Said { text: part, context: &context, at, provenance: &document.provenance.0 };
         let same = there.get_mut(&hash(&headings, part)).filter(|_| may_keep).and_then(Vec::pop);
         let needs_unit = same.is_none() || like.is_none();
         if let Some(unit_id) = same {
             moved.push(Moved { unit_id, place: number(place), starts, ends });
         }
         if needs_unit {
+            let (terms, context) = (terms_of(part), terms_of(&headings.join("\n")));
+            let said = Said {
+                text: part,
+                terms: &terms,
+                context: &context,
+                at,
+                provenance: &document.provenance.0,
+            };
             let mut unit = Unit::new(tx.tenant(), &whose, document.kind, said).under(headings);
             unit.source_id = document.document_id;
             unit.scope = document.scope;

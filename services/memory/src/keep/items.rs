@@ -17,7 +17,7 @@ use crate::{
         queue, spaces, units,
         vectors::{self, Model},
     },
-    unit::{Said, Unit, kind},
+    unit::{Said, Unit, kind, terms_of},
     who::Who,
 };
 
@@ -278,8 +278,14 @@ fn unit_of(tenant: TenantId, item: &Item) -> Option<Unit> {
         maintainer: false,
         everything: false,
     };
-    let said =
-        Said { text: &text, context: "", at: item.at.to_jiff(), provenance: &item.provenance.0 };
+    let terms = terms_of(&text);
+    let said = Said {
+        text: &text,
+        terms: &terms,
+        context: &[],
+        at: item.at.to_jiff(),
+        provenance: &item.provenance.0,
+    };
     let mut unit = Unit::new(tenant, &whose, item.kind, said);
     unit.source_id = item.item_id;
     unit.session.clone_from(&item.session);

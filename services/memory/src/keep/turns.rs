@@ -10,7 +10,7 @@ use crate::{
     Error,
     given::Provenance,
     store::units,
-    unit::{Said, Unit, kind},
+    unit::{Said, Unit, kind, terms_of},
     who::Who,
 };
 
@@ -46,13 +46,15 @@ impl Keeper {
         let mut tx = self.pools.tenant(tenant).await?;
         let last = units::last_turn(&mut tx, who, &told.session).await?;
         let mut place = last.as_ref().map_or(0, |last| last.place);
-        let mut before = last.map(|last| last.text).unwrap_or_default();
+        let mut before = last.map(|last| terms_of(&last.text)).unwrap_or_default();
         let mut new = Vec::with_capacity(told.turns.len());
         let now = Timestamp::now();
         for turn in &told.turns {
             place += 1;
+            let terms = terms_of(&turn.text);
             let said = Said {
                 text: &turn.text,
+                terms: &terms,
                 context: &before,
                 at: turn.at.unwrap_or(now),
                 provenance: &told.provenance,
@@ -64,7 +66,7 @@ impl Keeper {
             unit.place = place;
             unit.group_safe = told.group_safe;
             new.push(unit);
-            before.clone_from(&turn.text);
+            before = terms;
         }
         let made = units::insert(&mut tx, &new).await?;
         let authors: BTreeSet<String> = told

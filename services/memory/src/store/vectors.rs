@@ -62,11 +62,13 @@ pub async fn reuse(tx: &mut TenantTx, model: &str, units: &[Uuid]) -> sqlx::Resu
     sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(units).fetch_all(tx.conn()).await
 }
 
-/// How many vectors a tenant has of a model.
-pub async fn count(tx: &mut TenantTx, model: &str) -> sqlx::Result<i64> {
-    const SQL: &str = "select count(*) from memory.vectors where tenant_id = $1 and model = $2";
+/// How many vectors a tenant has of a model, counted up to `most`.
+pub async fn count(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Result<i64> {
+    const SQL: &str = "
+        select count(*) from (
+            select from memory.vectors where tenant_id = $1 and model = $2 limit $3) counted";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_scalar(SQL).bind(tenant).bind(model).fetch_one(tx.conn()).await
+    sqlx::query_scalar(SQL).bind(tenant).bind(model).bind(most).fetch_one(tx.conn()).await
 }
 
 /// Takes some of a model's vectors away; how many.

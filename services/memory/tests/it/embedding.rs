@@ -56,8 +56,6 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
     let mut config = world.config.clone();
     config.memory.index_above = 500;
     let served = world.serve_with(config.clone()).await?;
-    config.memory.index_above = 100_000;
-    let exact = world.serve_with(config).await?;
     let (large, small) = (served.somebody(), served.somebody());
     add(&large, "s1", 900).await?;
     add(&small, "s1", 50).await?;
@@ -65,6 +63,8 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
     small.embedded().await?;
 
     assert_eq!(status.search, "index");
+    config.memory.index_above = 100_000;
+    let exact = world.serve_with(config).await?;
     let same = Person { memory: exact.memory.clone(), ..large.clone() };
     assert!(recall(&large, &same).await? >= 0.99);
     assert_eq!(small.search(&text(3)).await?.how, "exact");
