@@ -100,12 +100,12 @@ impl Library {
         hashes.dedup();
         let texts: HashMap<ContentHash, Vec<u8>> = match hashes.is_empty() {
             true => HashMap::new(),
-            false => self.trees.contents(tenant, &hashes).await?.into_iter().collect(),
+            false => self.trees.beginnings(tenant, &hashes).await?.into_iter().collect(),
         };
         let kept = heads.iter().filter_map(|head| {
             let scope = if head.is_shared { Scope::Tenant } else { Scope::Workspace };
             let folder = head.path.parts().nth(1)?.to_owned();
-            let text = texts.get(&head.hash)?.clone();
+            let text = whole_letters(texts.get(&head.hash)?).to_vec();
             Some(SkillFile { scope, folder, text })
         });
         Ok(Shelf::of(kept.chain(crate::builtin()), here))
@@ -424,6 +424,14 @@ fn shipped(skill: &Skill, path: &TreePath) -> Option<File> {
     Some(File { hash: ContentHash::of(&content), content, revision: 0.into() })
 }
 
+/// The beginning of a text without the letter that was cut at its end.
+fn whole_letters(text: &[u8]) -> &[u8] {
+    match std::str::from_utf8(text) {
+        Err(error) if error.error_len().is_none() => &text[..error.valid_up_to()],
+        Ok(_) | Err(_) => text,
+    }
+}
+
 pub(crate) fn now() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
@@ -438,4 +446,43 @@ pub(crate) fn check_command(name: &SkillName) -> Result<(), Flaw> {
         return Err(Flaw::at("name", problem));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_cut_in_the_middle_of_a_letter_is_read_up_to_it() {
+        let text = "a pl\u{e4}nt".as_bytes();
+
+        assert_eq!(whole_letters(&text[..5]), b"a pl");
+        assert_eq!(whole_letters(&text[..6]), "a pl\u{e4}".as_bytes());
+        assert_eq!(whole_letters(b"a\xff b"), b"a\xff b", "what is no text stays none");
+    }
+
+    #[test]
+    fn what_a_new_skill_does_not_write_goes_and_what_is_new_must_not_be_there() {
+        let path = |path: &str| -> TreePath { path.parse().unwrap() };
+        let old = [path("skills/x/SKILL.md"), path("skills/x/old.md")];
+        let new = ["skills/x/SKILL.md", "skills/x/new.md"].map(|name| (path(name), Vec::new()));
+
+        let edits = edits(new.into_iter(), &old);
+
+        let told: Vec<(&str, bool, Base)> = edits
+            .iter()
+            .map(|edit| match edit {
+                Edit::Put { path, base, .. } => (path.as_str(), true, *base),
+                Edit::Delete { path, base } => (path.as_str(), false, *base),
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                ("skills/x/SKILL.md", true, Base::Any),
+                ("skills/x/new.md", true, Base::Absent),
+                ("skills/x/old.md", false, Base::Any),
+            ]
+        );
+    }
 }

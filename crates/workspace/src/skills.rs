@@ -14,12 +14,16 @@ use crate::{
     By, Committed, ContentHash, Edit, Error, File, Workspaces,
     commit::{known, request},
     model::stored_path,
-    read::{contents, file},
+    read::file,
     workspaces::lock,
 };
 
 /// How many skills of a tree are looked at.
 const MOST_SKILLS: i64 = 200;
+
+/// How much of a skill is read to see what it is for, in bytes: some hundred of these are held at
+/// once.
+const LONGEST_HEAD: i32 = 16 << 10;
 
 /// The most uses that are asked for at once.
 const MOST_USES: i64 = 500;
@@ -197,20 +201,30 @@ impl Workspaces {
         Ok(briefing)
     }
 
-    /// What contents of this tenant say. One that it has not is not in the answer.
+    /// How contents of this tenant begin: the first 16 KiB of each. One that it has not is not in
+    /// the answer.
     ///
     /// # Errors
     ///
     /// If the database does not answer.
-    pub async fn contents(
+    pub async fn beginnings(
         &self,
         tenant: TenantId,
         hashes: &[ContentHash],
     ) -> Result<Vec<(ContentHash, Vec<u8>)>, Error> {
+        const SQL: &str = "
+            select hash, substring(content from 1 for $3) from workspace.contents
+            where tenant_id = $1 and hash = any($2)";
+        let wanted: Vec<&[u8]> = hashes.iter().map(|hash| hash.as_bytes().as_slice()).collect();
         let mut tx = self.pools.tenant(tenant).await?;
-        let found = contents(&mut tx, hashes).await?;
+        let rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(SQL)
+            .bind(tenant.as_uuid())
+            .bind(wanted)
+            .bind(LONGEST_HEAD)
+            .fetch_all(tx.conn())
+            .await?;
         tx.finish_reading();
-        Ok(found)
+        rows.into_iter().map(|(hash, text)| Ok((ContentHash::stored(&hash)?, text))).collect()
     }
 
     /// Changes a skill in a tree, as [`commit`](Self::commit) does, and writes it down for the

@@ -45,10 +45,10 @@ async fn a_briefing_has_the_files_asked_for_and_the_heads_of_both_trees() -> any
     let heads: Vec<(bool, &str)> =
         briefing.skills.iter().map(|head| (head.is_shared, head.path.as_str())).collect();
     assert_eq!(heads, [(false, "skills/b/SKILL.md"), (true, "skills/a/SKILL.md")]);
-    let texts = world.trees.contents(world.tenant, &[briefing.skills[0].hash]).await?;
+    let texts = world.trees.beginnings(world.tenant, &[briefing.skills[0].hash]).await?;
     assert_eq!(texts[0].1, b"own");
     // A content is its tenant's, though its hash is known.
-    let foreign = world.trees.contents(TenantId::generate(), &[briefing.skills[0].hash]).await?;
+    let foreign = world.trees.beginnings(TenantId::generate(), &[briefing.skills[0].hash]).await?;
     assert_eq!(foreign, []);
     Ok(())
 }
