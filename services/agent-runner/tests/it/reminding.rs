@@ -17,7 +17,7 @@ use crate::world::{Running, World};
 
 impl World {
     /// A scheduler over the same backends, which ends where it stands when it is aborted.
-    async fn scheduler(&self) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
+    async fn a_scheduler(&self) -> anyhow::Result<JoinHandle<anyhow::Result<()>>> {
         let runner = self.config();
         let config = Config {
             scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
@@ -37,14 +37,14 @@ impl World {
         self.runner_with(config, |app| app).await
     }
 
-    async fn sent(&self) -> anyhow::Result<Vec<String>> {
+    async fn sent_texts(&self) -> anyhow::Result<Vec<String>> {
         self.texts("select body from session.deliveries order by created_at, out_seq").await
     }
 
     async fn until_sent(&self, count: usize) -> anyhow::Result<Vec<String>> {
-        let is_there = async || self.sent().await.is_ok_and(|sent| sent.len() >= count);
+        let is_there = async || self.sent_texts().await.is_ok_and(|sent| sent.len() >= count);
         self.until("all of it is sent", is_there).await?;
-        self.sent().await
+        self.sent_texts().await
     }
 
     /// A job of the agent's that is due in a second.
@@ -94,7 +94,7 @@ async fn a_reminder_that_the_agent_renews_comes_in_time_and_once_whoever_dies_me
     let world = World::start().await?;
     world.model.answer(coach);
     let first = world.quick_runner().await?;
-    let (one, other) = (world.scheduler().await?, world.scheduler().await?);
+    let (one, other) = (world.a_scheduler().await?, world.a_scheduler().await?);
 
     let words = "remind me in two minutes to stretch, and then decide when to remind me next";
     world.text(&world.send(world.direct("42", words)).await?).await?;
@@ -102,11 +102,11 @@ async fn a_reminder_that_the_agent_renews_comes_in_time_and_once_whoever_dies_me
     one.abort();
     let _second = world.quick_runner().await?;
     let sent = world.until_sent(3).await?;
-    let third = world.scheduler().await?;
+    let third = world.a_scheduler().await?;
     tokio::time::sleep(Duration::from_secs(3)).await;
 
     assert_eq!(sent, ["I will", "time to stretch", "stretch again"]);
-    assert_eq!(world.sent().await?.len(), 3);
+    assert_eq!(world.sent_texts().await?.len(), 3);
     let chats = world.texts("select distinct target->>'chat' from session.deliveries").await?;
     assert_eq!(chats, ["42"]);
     let jobs = world.all_jobs().await?;
@@ -125,7 +125,7 @@ async fn a_reminder_that_the_agent_renews_comes_in_time_and_once_whoever_dies_me
 async fn a_single_reminder_is_pushed_once_and_asks_no_model() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.quick_runner().await?;
-    let _schedulers = [world.scheduler().await?, world.scheduler().await?];
+    let _schedulers = [world.a_scheduler().await?, world.a_scheduler().await?];
     world.model.queue([
         Reply::call("a", "scheduler_add", r#"{"time":"2秒后","content":"喝水"}"#),
         Reply::text("好的"),
@@ -138,7 +138,7 @@ async fn a_single_reminder_is_pushed_once_and_asks_no_model() -> anyhow::Result<
     assert_eq!(sent, ["好的", "⏰ 提醒: 喝水"]);
     let job = world.all_jobs().await?.remove(0).id;
     assert_eq!(world.until_done(job).await?, Outcome::Ok);
-    assert_eq!((world.sent().await?.len(), world.model.count()), (2, asked));
+    assert_eq!((world.sent_texts().await?.len(), world.model.count()), (2, asked));
     Ok(())
 }
 
@@ -147,7 +147,7 @@ async fn a_system_event_waits_for_the_next_prompt_and_one_that_wakes_does_not() 
 {
     let world = World::start().await?;
     let _runner = world.quick_runner().await?;
-    let _scheduler = world.scheduler().await?;
+    let _scheduler = world.a_scheduler().await?;
     world.model.answer(|_| Reply::text("noted"));
     let event = |text: &str| json!({"kind": "systemEvent", "text": text});
     let hello = holdfast_session::NewMessage {
@@ -167,7 +167,7 @@ async fn a_system_event_waits_for_the_next_prompt_and_one_that_wakes_does_not() 
     let prompt = world.model.requests().pop().unwrap().body.to_string();
     let (tea, house) = (prompt.find("[system event] tea is ready"), prompt.find("the house burns"));
     assert!(tea.is_some() && tea < house, "{prompt}");
-    assert_eq!(world.sent().await?, ["noted", "noted"]);
+    assert_eq!(world.sent_texts().await?, ["noted", "noted"]);
     Ok(())
 }
 
@@ -176,7 +176,7 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.quick_runner().await?;
-    let _scheduler = world.scheduler().await?;
+    let _scheduler = world.a_scheduler().await?;
     world.model.answer(|_| Reply::text("all is well"));
     world.text(&world.send(world.direct("42", "hello")).await?).await?;
     let turn = |channel: &str| json!({"kind": "agentTurn", "message": "look", "channel": channel});
@@ -193,7 +193,7 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
 
     assert_eq!(last, Outcome::Ok);
     assert_eq!(log().await?[0].class.as_deref(), Some("no_account"));
-    assert_eq!(world.sent().await?, ["all is well", "all is well"]);
+    assert_eq!(world.sent_texts().await?, ["all is well", "all is well"]);
     let main = holdfast_types::SessionKey::main(&world.agent.name);
     let told = world.sessions.system_events(world.tenant, &main).await?;
     assert_eq!(told.iter().map(|event| &event.text).collect::<Vec<_>>(), ["Cron: all is well"]);

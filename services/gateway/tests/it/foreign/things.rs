@@ -333,7 +333,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 15] {
+    fn ids(&self) -> [&str; 17] {
         [
             &self.agent,
             &self.node,
