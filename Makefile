@@ -43,7 +43,7 @@ test: ## run every test, on real backends
 	@status=0; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run $(FLAGS) --workspace || status=$$?; \
-	  $(PYTHON) tests/coverage/check.py $(TARGET)/nextest/default/junit.xml || status=$$?; \
+	  $(PYTHON) tests/coverage/check.py target/nextest/default/junit.xml || status=$$?; \
 	else $(CARGO) test $(FLAGS) --workspace --no-fail-fast || status=$$?; \
 	  $(PYTHON) tests/coverage/check.py || status=$$?; fi; \
 	if [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-down; fi; \

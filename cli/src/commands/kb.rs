@@ -82,7 +82,7 @@ pub enum Kb {
         #[arg(long = "tag")]
         tags: Vec<String>,
         /// The version that the change was made from; refused if it is not the newest any more
-        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        #[arg(long = "from", value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
         version: u32,
     },
     /// Show an article
@@ -90,7 +90,7 @@ pub enum Kb {
         /// Its id, as `doc_…`
         id: String,
         /// An earlier version [default: the newest]
-        #[arg(long, default_value_t = 0, hide_default_value = true)]
+        #[arg(long = "at", value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
         version: u32,
     },
     /// List articles, newest first
