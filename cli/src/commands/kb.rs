@@ -82,7 +82,12 @@ pub enum Kb {
         #[arg(long = "tag")]
         tags: Vec<String>,
         /// The version that the change was made from; refused if it is not the newest any more
-        #[arg(long = "from", value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
+        #[arg(
+            long = "from",
+            value_name = "VERSION",
+            default_value_t = 0,
+            hide_default_value = true
+        )]
         version: u32,
     },
     /// Show an article
