@@ -39,8 +39,10 @@ OWN = $(and $(HOLDFAST_DATABASE__URL),$(HOLDFAST_DATABASE__ADMIN_URL),$(HOLDFAST
 # The binary first: tests of the whole mesh start it. With CI=true the backends stop at the end.
 test: ## run every test, on real backends
 	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
+	@$(MAKE) --no-print-directory embedder || echo "make: the local embedding model is not tested"
 	$(CARGO) build $(FLAGS) --workspace --bins
-	@status=0; \
+	@if [ -d .holdfast/embedder ]; then export HOLDFAST_TEST_EMBEDDER="$$PWD/.holdfast/embedder"; fi; \
+	status=0; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run $(FLAGS) --workspace || status=$$?; \
 	  $(PYTHON) tests/coverage/check.py target/nextest/default/junit.xml || status=$$?; \

@@ -82,21 +82,16 @@ pub enum Kb {
         #[arg(long = "tag")]
         tags: Vec<String>,
         /// The version that the change was made from; refused if it is not the newest any more
-        #[arg(
-            long = "from",
-            value_name = "VERSION",
-            default_value_t = 0,
-            hide_default_value = true
-        )]
-        version: u32,
+        #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
+        base: u32,
     },
     /// Show an article
     Get {
         /// Its id, as `doc_…`
         id: String,
         /// An earlier version [default: the newest]
-        #[arg(long = "at", value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
-        version: u32,
+        #[arg(long, value_name = "VERSION", default_value_t = 0, hide_default_value = true)]
+        at: u32,
     },
     /// List articles, newest first
     List {
@@ -158,7 +153,7 @@ impl Kb {
                 let article = client.answer(added)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
-            Self::Update { id, from, source, title, media_type, tags, version } => {
+            Self::Update { id, from, source, title, media_type, tags, base } => {
                 let content = from.as_deref().map(bytes).transpose()?.unwrap_or_default();
                 let media_type = media_type_of(media_type, from.as_deref().unwrap_or_default());
                 let tags = (!tags.is_empty()).then_some(ArticleTags { tags });
@@ -169,15 +164,15 @@ impl Kb {
                     title,
                     tags,
                     source,
-                    version,
+                    version: base,
                     ..UpdateArticleRequest::default()
                 };
                 let changed = client.knowledge().update_article(client.request(request)).await;
                 let article = client.answer(changed)?.article.unwrap_or_default();
                 screen.one(&COLUMNS, &view(&article))
             }
-            Self::Get { id, version } => {
-                let request = client.request(GetArticleRequest { id, version });
+            Self::Get { id, at } => {
+                let request = client.request(GetArticleRequest { id, version: at });
                 let got = client.answer(client.knowledge().get_article(request).await)?;
                 let article = got.article.unwrap_or_default();
                 let mut view = view(&article);
