@@ -48,7 +48,7 @@ pub enum Agents {
     Export {
         /// Its name or id
         agent: String,
-        /// The file; `-` is stdout [default: `<name>.skill.yaml`]
+        /// The file; `-` is stdout [default: the name with .skill.yaml]
         to: Option<String>,
         /// The package's version
         #[arg(long, default_value = "1.0")]
