@@ -17,7 +17,7 @@ use std::{
 
 use holdfast_embed::{Embedder, Purpose};
 use holdfast_kit::Backoff;
-use holdfast_pg::Pools;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{Fault as _, TenantId};
 use tokio::{sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,9 @@ const LINGER: i64 = 12 * FRESH.as_secs() as i64;
 
 /// How many rows one step of tending looks at or takes away.
 const PAGE: i64 = 1_000;
+
+/// How many times too large a tenant may become without an index while it is being filled.
+const AT_LAST: i64 = 3;
 
 const AWAY: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
@@ -169,7 +172,7 @@ impl Worker {
         tx.finish_reading();
 
         let now = Arc::clone(&self.embedders.now);
-        self.embed_by(tenant, &now, &texts).await?;
+        let is_scanned = self.embed_by(tenant, &now, &texts).await?;
         // Questions are still asked by the former model: what is new is found by it too.
         if let Some(former) = self.embedders.former.clone()
             && space.is_some_and(|space| space.model == former.model())
@@ -178,16 +181,24 @@ impl Worker {
         }
         let mut tx = self.pools.tenant(tenant).await?;
         queue::done(&mut tx, units).await?;
+        let began = Instant::now();
+        let made = if is_scanned { self.grow(&mut tx, now.model()).await? } else { 0 };
         tx.commit().await?;
+        if made > 0 {
+            self.views.forget(tenant);
+            let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            info!(tenant.id = %tenant, vectors = made, duration_ms = took_ms, "made an index");
+        }
         Ok(())
     }
 
+    /// Whether the tenant is searched by this model, and by looking at all of its vectors.
     async fn embed_by(
         &self,
         tenant: TenantId,
         embedder: &Arc<dyn Embedder>,
         texts: &[Waiting],
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let model = Model { name: embedder.model(), dimension: embedder.dimension() };
         let ids: Vec<Uuid> = texts.iter().map(|waiting| waiting.unit_id).collect();
         let mut tx = self.pools.tenant(tenant).await?;
@@ -215,28 +226,19 @@ impl Worker {
         let written = vectors::insert(&mut tx, model, &vectors).await?;
         tx.commit().await?;
         metrics::counter!("holdfast_memory_embedded_units_total").increment(written);
-        if space.model == model.name && space.own.is_none() {
-            self.grow(tenant, model).await?;
-        }
-        Ok(())
+        Ok(space.model == model.name && space.own.is_none())
     }
 
-    /// Makes the tenant's own index if it has become large enough, whoever embedded the rest.
-    async fn grow(&self, tenant: TenantId, model: Model<'_>) -> Result<(), Error> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let count = vectors::count(&mut tx, model.name, self.index_above + 1).await?;
-        tx.finish_reading();
-        if count <= self.index_above {
-            return Ok(());
+    /// Makes the tenant's own index if it has become large enough; how many vectors it has.
+    ///
+    /// While more waits it is put off, up to [`AT_LAST`] times as many: to make an index of what is
+    /// there takes a tenth of the time of adding to one.
+    async fn grow(&self, tx: &mut TenantTx, model: &str) -> Result<i64, Error> {
+        let above = self.index_above * if queue::waits(tx).await? { AT_LAST } else { 1 };
+        if vectors::count(tx, model, above + 1).await? <= above {
+            return Ok(0);
         }
-        let began = Instant::now();
-        let mut tx = self.pools.tenant(tenant).await?;
-        let made = spaces::make_own(&mut tx).await?;
-        tx.commit().await?;
-        self.views.forget(tenant);
-        let took_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        info!(tenant.id = %tenant, vectors = made, duration_ms = took_ms, "made an index");
-        Ok(())
+        Ok(spaces::make_own(tx).await?)
     }
 
     /// Looks after what nobody puts; whether there is more to do at once.

@@ -17,7 +17,7 @@ use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, TenantId};
 use serde_json::Value;
 
-use crate::mesh::{self, Times, add, ask, embedded};
+use crate::mesh::{self, Times, add, ask, embedded, say};
 
 const KS: [usize; 3] = [5, 10, 20];
 /// The most sessions that are looked for in a conversation.
@@ -39,7 +39,8 @@ pub async fn run(dir: &str) -> anyhow::Result<String> {
     let mut found: BTreeMap<i64, Found> = BTreeMap::new();
     let (mut turns, mut ingest, mut times) = (0, Duration::ZERO, Times::default());
     let mut model = String::new();
-    for conversation in &conversations {
+    for (n, conversation) in conversations.iter().enumerate() {
+        say(&format!("conversation {} of {}", n + 1, conversations.len()))?;
         let who = pb::Who { agent: AgentId::generate().to_string(), ..pb::Who::default() };
         let began = Instant::now();
         for (session, said) in sessions(conversation) {

@@ -1,6 +1,6 @@
 //! A memory of one's own, its client, and how long things took.
 
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_grpc::{Memory, Mesh, Signer};
@@ -76,13 +76,23 @@ pub async fn add(
     Ok(())
 }
 
+/// Says how far it is, where it does not get into the report.
+pub fn say(what: &str) -> std::io::Result<()> {
+    writeln!(std::io::stderr(), "{what}")
+}
+
 /// Waits until everything of a tenant is embedded.
 pub async fn embedded(memory: &Memory, tenant: TenantId) -> anyhow::Result<pb::GetStatusResponse> {
+    let mut told = Instant::now();
     loop {
         let request = pb::GetStatusRequest { who: Some(pb::Who::default()) };
         let status = memory.status(tenant, request).await?;
         if status.pending == 0 {
             return Ok(status);
+        }
+        if told.elapsed() > Duration::from_secs(5) {
+            told = Instant::now();
+            say(&format!("{} units are still to be embedded", status.pending))?;
         }
         sleep(Duration::from_millis(20)).await;
     }

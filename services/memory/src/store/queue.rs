@@ -111,6 +111,15 @@ pub async fn add_lacking(
         .await
 }
 
+/// Whether anything of the tenant's waits that was not given up.
+pub async fn waits(tx: &mut TenantTx) -> sqlx::Result<bool> {
+    const SQL: &str = "
+        select exists (
+            select from memory.queue where tenant_id = $1 and ready_at < 'infinity')";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).fetch_one(tx.conn()).await
+}
+
 /// How many wait, and how many of those were given up.
 pub async fn counts(tx: &mut TenantTx) -> sqlx::Result<(i64, i64)> {
     const SQL: &str = "

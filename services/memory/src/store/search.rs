@@ -22,8 +22,9 @@ const BY_WORDS: i32 = 100;
 /// The most terms of a question that are looked for.
 const TERMS: usize = 24;
 
-/// How many nodes of its graph the index keeps at hand while it searches: what recall it has.
-const EF_SEARCH: &str = "200";
+/// How many nodes of its graph the index keeps at hand while it searches: what recall it has
+/// (docs/decisions/0033).
+const EF_SEARCH: &str = "400";
 
 /// What is asked for, of what is seen.
 #[derive(Debug, Clone)]
@@ -149,9 +150,9 @@ fn statement(ask: &Ask) -> String {
     let own = ask.own.as_ref().filter(|own| {
         own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
     });
-    let (table, of_model) = match own {
-        Some(own) => (own.as_str(), ""),
-        None => ("vectors", "v.tenant_id = $1 and v.model = $3 and"),
+    let (table, of_model, number) = match own {
+        Some(own) => (own.as_str(), "", "halfvec"),
+        None => ("vectors", "v.tenant_id = $1 and v.model = $3 and", "vector"),
     };
     let (join, within) = if ask.narrow.is_some() {
         (
@@ -169,7 +170,7 @@ fn statement(ask: &Ask) -> String {
              where {of_model} v.agent_id = any ($4) and v.user_id = any ($5)
                and v.kind = any ($6) and (v.group_safe or not $7)
                and $2::real[] is not null {within}
-             order by v.embedding <#> (select q.v from q) limit $8
+             order by v.embedding <#> (select q.v::{number} from q) limit $8
          ), said as (
              select unit_id, held_by
              from memory.words($9::text[]::tsquery[], $10::tsquery, $4, $5, $6, $7, $11, $12)
