@@ -1,0 +1,133 @@
+//! It remembers: what somebody says in one session is known in their other ones, and to nobody else,
+//! though the memory and the runner that kept it are killed.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use holdfast_proto::gateway::v1 as pb;
+use holdfast_proto::gateway::v1::channels_client::ChannelsClient;
+use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
+use holdfast_testkit::{Backends, Reply, Request};
+use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::person::{Caller, Person};
+use holdfast_tests::turnstile;
+use holdfast_types::QueueMode;
+use serde_json::json;
+
+use crate::RUNNER;
+
+const START: Duration = Duration::from_secs(30);
+
+/// The machine may be busy: what is remembered is waited for.
+const PATIENT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
+
+/// The tenant's second bot.
+const SECOND: &str = "2000:token-of-the-second-bot";
+
+const ANYBODY: &str = "I know of nobody";
+
+/// Keeps what it is told to, and says whom it knows.
+fn knowing(asked: &Request) -> Reply {
+    let said = asked.last_user_text();
+    match (said.split_once("Remember: "), asked.tool_results().first()) {
+        (Some((_, what)), None) => {
+            let input = json!({"text": what, "type": "fact"});
+            Reply::call("a", "memory_save", input.to_string())
+        }
+        (Some(_), Some((_, kept))) => Reply::text(kept.clone()),
+        (None, _) => {
+            let shown = asked.body.to_string();
+            let known = |name: &&str| shown.contains(&format!("is called {name}"));
+            let known: Vec<_> = ["Tom", "Ida"].into_iter().filter(known).collect();
+            match known.is_empty() {
+                true => Reply::text(ANYBODY),
+                false => Reply::text(format!("I know {}", known.join(" and "))),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_nobody_else()
+-> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let plan = Plan {
+        memories: 1,
+        schedulers: 0,
+        tenants: vec![QueueMode::Steer, QueueMode::Steer],
+        ..Plan::small(RUNNER)
+    };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    mesh.fakes.model.answer(knowing);
+    let (runner, memory) = (&mesh.runners[0], &mesh.memories[0]);
+    for node in mesh.gateways.iter().chain(&mesh.bridges).chain([memory]) {
+        node.start().await?;
+        node.ready(START).await?;
+    }
+    let caller = Caller::of(&mesh, 0)?;
+    set_up(&caller).await?;
+    runner.start_with(&[PATIENT]).await?;
+    runner.ready(START).await?;
+    let bot = mesh.tenants[0].bot.as_str();
+    // The first one is the owner.
+    let (owner, guest) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
+
+    for (who, fact) in [(&owner, "our boat is called Ida"), (&guest, "my cat is called Tom")] {
+        let kept = who.ask(&format!("Remember: {fact}")).await?;
+        ensure!(kept.starts_with("Remembered as itm_"), "`{fact}`: {kept}");
+    }
+    for node in [runner, memory] {
+        node.kill().await?;
+    }
+    memory.start().await?;
+    memory.ready(START).await?;
+    runner.start_with(&[PATIENT]).await?;
+
+    let question = "what is it called, the cat or the boat?";
+    let elsewhere = Person::of(&mesh, SECOND, 42);
+    ensure!(elsewhere.ask(question).await? == "I know Tom", "in Telegram, by another bot");
+    ensure!(caller.ask("", question).await? == "I know Ida", "in the owner's main session");
+    for (who, person) in [
+        ("somebody else in Telegram", Person::of(&mesh, bot, 43)),
+        ("somebody else by the other bot", Person::of(&mesh, SECOND, 43)),
+        ("who has that id at another tenant's bot", Person::of(&mesh, &mesh.tenants[1].bot, 42)),
+    ] {
+        let known = person.ask(question).await?;
+        ensure!(known == ANYBODY, "{who} is told `{known}`");
+    }
+    for session in ["42", "telegram:42", "owner"] {
+        let known = caller.ask(session, question).await?;
+        ensure!(known == ANYBODY, "a program's session `{session}` is told `{known}`");
+    }
+    let known = Caller::of(&mesh, 1)?.ask("", question).await?;
+    ensure!(known == ANYBODY, "the other tenant's owner is told `{known}`");
+
+    let sessions =
+        mesh.number("select count(*) from session.sessions where key like '%:dm:%:42'").await?;
+    ensure!(sessions == 3, "there were {sessions} sessions, and not two and another tenant's");
+    let violations = mesh.fakes.model.violations();
+    ensure!(violations.is_empty(), "calls and results do not pair up: {violations:?}");
+    Ok(())
+}
+
+/// Another bot of the tenant's, and who its owner is.
+async fn set_up(caller: &Caller) -> anyhow::Result<()> {
+    let account = pb::Account {
+        channel: "telegram".to_owned(),
+        name: "second".to_owned(),
+        enabled: true,
+        settings: json!({"allow": ["*"], "parse": "plain"}).to_string(),
+        ..pb::Account::default()
+    };
+    let secrets = json!({"token": SECOND}).to_string();
+    let create = pb::CreateAccountRequest { account: Some(account), secrets };
+    let mut channels = ChannelsClient::new(caller.channel.clone());
+    channels.create_account(caller.request(create)?).await?;
+    let put = pb::PutPolicyRequest {
+        document: json!({"owners": ["telegram:1"]}).to_string(),
+        ..pb::PutPolicyRequest::default()
+    };
+    let mut policies = PoliciesClient::new(caller.channel.clone());
+    policies.put_policy(caller.request(put)?).await?;
+    Ok(())
+}
