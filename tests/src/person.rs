@@ -5,8 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::messages_client::MessagesClient;
+use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
 use holdfast_proto::gateway::v1::run_event::Event;
 use holdfast_testkit::telegram::Incoming;
+use serde_json::json;
 use tokio::time::{Instant, sleep};
 use tonic::Request;
 use tonic::transport::Channel;
@@ -97,6 +99,19 @@ impl Caller {
         request.metadata_mut().insert("authorization", format!("Bearer {}", self.key).parse()?);
         request.set_timeout(LONG);
         Ok(request)
+    }
+
+    /// Makes somebody, as `telegram:42`, the owner of the tenant's agents.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused.
+    pub async fn put_owner(&self, owner: &str) -> anyhow::Result<()> {
+        let document = json!({"owners": [owner]}).to_string();
+        let put = pb::PutPolicyRequest { document, ..pb::PutPolicyRequest::default() };
+        let mut policies = PoliciesClient::new(self.channel.clone());
+        policies.put_policy(self.request(put)?).await?;
+        Ok(())
     }
 
     /// Says something in a session, and what it is answered; no name is the main session.

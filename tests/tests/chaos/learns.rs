@@ -3,26 +3,25 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::agents_client::AgentsClient;
-use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
 use holdfast_proto::gateway::v1::skills_client::SkillsClient;
 use holdfast_testkit::{Backends, Reply, Request};
 use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::person::{Caller, Person};
+use holdfast_tests::person::{Caller, LONG, Person};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use serde_json::json;
 
 use crate::RUNNER;
 
-const START: Duration = Duration::from_secs(30);
-
 const SKILL: &str = "---\nname: water-plants\ndescription: Water the plants.\nversion: \"1.0\"\n---\n\n\
                      Pour 0.2 l into each pot.\n";
+
+/// One of the skill's words: too little to recommend it, until it was used.
+const QUESTION: &str = "how are the plants?";
 
 /// Finds and installs what it is told to learn, reads what it is told to use, and says whether
 /// something is recommended to it.
@@ -67,19 +66,19 @@ async fn a_skill_is_found_installed_used_and_then_recommended_whichever_runner_i
     let settings = [("HOLDFAST_CONFIG", settings.as_str())];
     for node in mesh.gateways.iter().chain(&mesh.bridges) {
         node.start().await?;
-        node.ready(START).await?;
+        node.ready(LONG).await?;
     }
     let caller = Caller::of(&mesh, 0)?;
     for caller in [&caller, &Caller::of(&mesh, 1)?] {
         set_up(caller).await?;
     }
     mesh.runners[0].start_with(&settings).await?;
-    mesh.runners[0].ready(START).await?;
+    mesh.runners[0].ready(LONG).await?;
     let bot = mesh.tenants[0].bot.as_str();
     // The first one is the owner.
     let (owner, guest) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
 
-    ensure!(owner.ask("hello").await? == "nothing fits", "something is recommended already");
+    ensure!(owner.ask(QUESTION).await? == "nothing fits", "something is recommended already");
     let refused = guest.ask("learn how to water the plants").await?;
     ensure!(refused.contains("in a conversation with your owner only"), "a guest: {refused}");
     let installed = owner.ask("learn how to water the plants").await?;
@@ -87,16 +86,16 @@ async fn a_skill_is_found_installed_used_and_then_recommended_whichever_runner_i
     ensure!(installed.contains(expected), "it is not installed: {installed}");
     mesh.runners[0].kill().await?;
     mesh.runners[1].start_with(&settings).await?;
-    ensure!(owner.ask("hello").await? == "nothing fits", "it was not used yet");
+    ensure!(owner.ask(QUESTION).await? == "nothing fits", "it was not used yet");
     let used = owner.ask("/water-plants on the balcony").await?;
     ensure!(used.contains("Pour 0.2 l into each pot."), "it is not used: {used}");
     mesh.runners[1].kill().await?;
     mesh.runners[0].start_with(&settings).await?;
-    let recommended = owner.ask("hello").await?;
+    let recommended = owner.ask(QUESTION).await?;
     ensure!(recommended == "I would water the plants", "it is not recommended: {recommended}");
 
     let theirs = Person::of(&mesh, &mesh.tenants[1].bot, 1);
-    ensure!(theirs.ask("hello").await? == "nothing fits", "another tenant has it");
+    ensure!(theirs.ask(QUESTION).await? == "nothing fits", "another tenant has it");
     ensure!(changes(&Caller::of(&mesh, 1)?).await?.is_empty(), "another tenant sees it");
     let changes = changes(&caller).await?;
     let [change] = changes.as_slice() else { anyhow::bail!("it was recorded as {changes:?}") };
@@ -134,13 +133,7 @@ async fn set_up(caller: &Caller) -> anyhow::Result<()> {
     context.recommend_skills = Some(pb::RecommendSkills::default());
     let update = pb::UpdateAgentRequest { agent: Some(agent) };
     agents.update_agent(caller.request(update)?).await?;
-    let put = pb::PutPolicyRequest {
-        document: json!({"owners": ["telegram:1"]}).to_string(),
-        ..pb::PutPolicyRequest::default()
-    };
-    let mut policies = PoliciesClient::new(caller.channel.clone());
-    policies.put_policy(caller.request(put)?).await?;
-    Ok(())
+    caller.put_owner("telegram:1").await
 }
 
 async fn changes(caller: &Caller) -> anyhow::Result<Vec<pb::SkillChange>> {

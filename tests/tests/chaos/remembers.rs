@@ -1,22 +1,17 @@
 //! It remembers: what somebody says in one session is known in their other ones, and to nobody else,
 //! though the memory and the runner that kept it are killed.
 
-use std::time::Duration;
-
 use anyhow::ensure;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::channels_client::ChannelsClient;
-use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
 use holdfast_testkit::{Backends, Reply, Request};
 use holdfast_tests::mesh::{Mesh, Plan};
-use holdfast_tests::person::{Caller, Person};
+use holdfast_tests::person::{Caller, LONG, Person};
 use holdfast_tests::turnstile;
 use holdfast_types::QueueMode;
 use serde_json::json;
 
 use crate::RUNNER;
-
-const START: Duration = Duration::from_secs(30);
 
 /// The machine may be busy: what is remembered is waited for.
 const PATIENT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
@@ -62,12 +57,12 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
     let (runner, memory) = (&mesh.runners[0], &mesh.memories[0]);
     for node in mesh.gateways.iter().chain(&mesh.bridges).chain([memory]) {
         node.start().await?;
-        node.ready(START).await?;
+        node.ready(LONG).await?;
     }
     let caller = Caller::of(&mesh, 0)?;
     set_up(&caller).await?;
     runner.start_with(&[PATIENT]).await?;
-    runner.ready(START).await?;
+    runner.ready(LONG).await?;
     let bot = mesh.tenants[0].bot.as_str();
     // The first one is the owner.
     let (owner, guest) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
@@ -80,7 +75,7 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
         node.kill().await?;
     }
     memory.start().await?;
-    memory.ready(START).await?;
+    memory.ready(LONG).await?;
     runner.start_with(&[PATIENT]).await?;
 
     let question = "what is it called, the cat or the boat?";
@@ -123,11 +118,5 @@ async fn set_up(caller: &Caller) -> anyhow::Result<()> {
     let create = pb::CreateAccountRequest { account: Some(account), secrets };
     let mut channels = ChannelsClient::new(caller.channel.clone());
     channels.create_account(caller.request(create)?).await?;
-    let put = pb::PutPolicyRequest {
-        document: json!({"owners": ["telegram:1"]}).to_string(),
-        ..pb::PutPolicyRequest::default()
-    };
-    let mut policies = PoliciesClient::new(caller.channel.clone());
-    policies.put_policy(caller.request(put)?).await?;
-    Ok(())
+    caller.put_owner("telegram:1").await
 }

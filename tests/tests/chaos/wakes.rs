@@ -4,7 +4,7 @@
 //! The person asks for two minutes; the model asks the tool for two seconds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::ensure;
@@ -18,9 +18,7 @@ use sqlx::{Connection as _, PgConnection};
 
 use crate::RUNNER;
 
-const START: Duration = Duration::from_secs(30);
-
-/// Longer than the test: who waits for this answer is killed.
+/// Longer than the test: whoever waits for this answer is killed.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
 /// Reminders may follow each other as soon as in this test.
@@ -36,27 +34,47 @@ const GATE: &str = "
     end $$;
     create trigger held_up before update on schedule.firings for each row
         when (old.state = 'pending' and new.state = 'delivered')
-        execute function schedule.held_up()";
+        execute function schedule.held_up();
+    select pg_advisory_lock(20261122)";
 
-/// Sets a reminder when asked to, and the next one when the first fires. Whoever asks first
-/// what to do about the first waits in vain.
-fn coach(asked: &Request, waits: &AtomicUsize) -> Reply {
-    let sets = || {
-        let input = json!({"time": "in 2 seconds", "content": "stretch", "auto_continue": true});
-        Reply::call("a", "scheduler_add", input.to_string())
-    };
-    let is_told = asked.messages().last().is_some_and(|last| last["role"] == "tool");
-    match (asked.last_user_text().contains("[Scheduled task fired]"), is_told) {
-        (false, false) => sets(),
-        (false, true) => Reply::text("I will"),
-        // It stops once it was said twice.
-        (true, false) if asked.body.to_string().contains("time to stretch") => {
-            Reply::text("stretch again")
+/// Who waits so.
+const WAITING: &str = "
+    select count(*) from pg_locks
+    where locktype = 'advisory' and objid = 20261122 and not granted
+      and database = (select oid from pg_database where datname = current_database())";
+
+/// The model.
+#[derive(Debug, Default)]
+struct Coach {
+    /// Whoever asks what to do about the first reminder waits in vain.
+    is_silent: AtomicBool,
+    /// How often that was asked.
+    asked: AtomicUsize,
+}
+
+impl Coach {
+    /// Sets a reminder when asked to, and the next one when the first fires.
+    fn answer(&self, asked: &Request) -> Reply {
+        let is_told = asked.messages().last().is_some_and(|last| last["role"] == "tool");
+        match (asked.last_user_text().contains("[Scheduled task fired]"), is_told) {
+            (false, false) => sets(),
+            (false, true) => Reply::text("I will"),
+            // It stops once it was said twice.
+            (true, false) if asked.body.to_string().contains("time to stretch") => {
+                Reply::text("stretch again")
+            }
+            (true, false) => {
+                self.asked.fetch_add(1, Ordering::SeqCst);
+                if self.is_silent.load(Ordering::SeqCst) { Reply::hang(FOR_EVER) } else { sets() }
+            }
+            (true, true) => Reply::text("time to stretch"),
         }
-        (true, false) if waits.fetch_add(1, Ordering::Relaxed) == 0 => Reply::hang(FOR_EVER),
-        (true, false) => sets(),
-        (true, true) => Reply::text("time to stretch"),
     }
+}
+
+fn sets() -> Reply {
+    let input = json!({"time": "in 2 seconds", "content": "stretch", "auto_continue": true});
+    Reply::call("a", "scheduler_add", input.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,40 +83,36 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     let _turn = turnstile::shared().await?;
     let plan = Plan { runners: 2, schedulers: 2, ..Plan::small(RUNNER) };
     let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
-    let asked = Arc::new(AtomicUsize::new(0));
-    let waits = Arc::clone(&asked);
-    mesh.fakes.model.answer(move |request| coach(request, &waits));
+    let coach = Arc::new(Coach::default());
+    coach.is_silent.store(true, Ordering::SeqCst);
+    let answers = Arc::clone(&coach);
+    mesh.fakes.model.answer(move |request| answers.answer(request));
     let ([one, other], [first, second]) = (&mesh.runners[..], &mesh.schedulers[..]) else {
         anyhow::bail!("not two of each");
     };
     one.start_with(&[QUICK]).await?;
     let rest: Vec<_> = mesh.gateways.iter().chain(&mesh.bridges).chain([first]).collect();
     try_join_all(rest.iter().map(|node| node.start())).await?;
-    try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(START))).await?;
+    try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(LONG))).await?;
     let person = Person::of(&mesh, &mesh.tenants[0].bot, 42);
     let mut gate = PgConnection::connect(&mesh.admin_url()).await?;
     sqlx::raw_sql(GATE).execute(&mut gate).await?;
-    sqlx::query("select pg_advisory_lock(20261122)").execute(&mut gate).await?;
 
     person.say("remind me in two minutes to stretch, and then decide when to remind me next");
     person.hears(1).await?;
 
-    // The first scheduler has put the message into the inbox and not written down that it has,
-    // and the first runner asks the model about it.
-    until("the first one fires", async || Ok(asked.load(Ordering::Relaxed) == 1)).await?;
-    until("its scheduler waits", async || {
-        let waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted";
-        Ok(mesh.number(waiting).await? > 0)
-    })
-    .await?;
-    // The other runner dies between what the tool does and the journal.
-    other.start_with(&[QUICK, ("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
+    // The scheduler has put the message into the inbox and not written down that it has, and the
+    // runner asks the model about it. Both are killed.
+    until("it fires", async || Ok(coach.asked.load(Ordering::SeqCst) > 0)).await?;
+    until("its scheduler waits", async || Ok(mesh.number(WAITING).await? > 0)).await?;
     second.start().await?;
-    second.ready(START).await?;
-    other.ready(START).await?;
+    second.ready(LONG).await?;
     first.kill().await?;
     one.kill().await?;
+    coach.is_silent.store(false, Ordering::SeqCst);
     sqlx::query("select pg_advisory_unlock_all()").execute(&mut gate).await?;
+    // The other runner dies when the next reminder is set and the journal does not know it yet.
+    other.start_with(&[QUICK, ("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
     other.dies(LONG).await?;
     let mut left: Vec<i64> = vec![mesh.number("select count(*) from schedule.jobs").await?];
     for node in [one, other] {
