@@ -24,24 +24,31 @@ const FOR_EVER: Duration = Duration::from_secs(600);
 /// Reminders may follow each other as soon as in this test.
 const QUICK: (&str, &str) = ("HOLDFAST_SCHEDULES__REMINDERS_APART", "1s");
 
-/// Whoever comes to write down that a firing is delivered waits, for as long as somebody has
-/// the lock: its message is in the inbox, and nobody knows.
-const GATE: &str = "
+/// Two places at which a scheduler can be held up for as long as somebody has their locks: the first
+/// reminder is in the inbox and its firing is not known to be delivered; the second one is about
+/// to go into the inbox.
+const GATES: &str = "
     create function schedule.held_up() returns trigger language plpgsql as $$
     begin
-        perform pg_advisory_xact_lock(20261122);
+        perform pg_advisory_xact_lock(tg_argv[0]::bigint);
         return new;
     end $$;
     create trigger held_up before update on schedule.firings for each row
         when (old.state = 'pending' and new.state = 'delivered')
-        execute function schedule.held_up();
-    select pg_advisory_lock(20261122)";
+        execute function schedule.held_up(711);
+    create trigger held_up before insert on session.inbox for each row
+        when (new.body->'fired'->>'chain' = '1')
+        execute function schedule.held_up(712);
+    select pg_advisory_lock(711), pg_advisory_lock(712)";
 
-/// Who waits so.
-const WAITING: &str = "
-    select count(*) from pg_locks
-    where locktype = 'advisory' and objid = 20261122 and not granted
-      and database = (select oid from pg_database where datname = current_database())";
+/// Who is held up by the lock with this number.
+fn held_up(lock: i64) -> String {
+    format!(
+        "select count(*) from pg_locks
+         where locktype = 'advisory' and objid = {lock} and not granted
+           and database = (select oid from pg_database where datname = current_database())"
+    )
+}
 
 /// The model.
 #[derive(Debug, Default)]
@@ -95,8 +102,8 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     try_join_all(rest.iter().map(|node| node.start())).await?;
     try_join_all(rest.iter().chain(&[one]).map(|node| node.ready(LONG))).await?;
     let person = Person::of(&mesh, &mesh.tenants[0].bot, 42);
-    let mut gate = PgConnection::connect(&mesh.admin_url()).await?;
-    sqlx::raw_sql(GATE).execute(&mut gate).await?;
+    let mut gates = PgConnection::connect(&mesh.admin_url()).await?;
+    sqlx::raw_sql(GATES).execute(&mut gates).await?;
 
     person.say("remind me in two minutes to stretch, and then decide when to remind me next");
     person.hears(1).await?;
@@ -104,13 +111,13 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     // The scheduler has put the message into the inbox and not written down that it has, and the
     // runner asks the model about it. Both are killed.
     until("it fires", async || Ok(coach.asked.load(Ordering::SeqCst) > 0)).await?;
-    until("its scheduler waits", async || Ok(mesh.number(WAITING).await? > 0)).await?;
+    until("it is held up", async || Ok(mesh.number(&held_up(711)).await? > 0)).await?;
     second.start().await?;
     second.ready(LONG).await?;
     first.kill().await?;
     one.kill().await?;
     coach.is_silent.store(false, Ordering::SeqCst);
-    sqlx::query("select pg_advisory_unlock_all()").execute(&mut gate).await?;
+    sqlx::query("select pg_advisory_unlock(711)").execute(&mut gates).await?;
     // The other runner dies when the next reminder is set and the journal does not know it yet.
     other.start_with(&[QUICK, ("HOLDFAST_FAILPOINTS", "runner.after_call=die:1")]).await?;
     other.dies(LONG).await?;
@@ -118,7 +125,13 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     for node in [one, other] {
         node.start_with(&[QUICK]).await?;
     }
-    first.start().await?;
+    // The second scheduler is killed with the second reminder in hand.
+    until("it is held up again", async || Ok(mesh.number(&held_up(712)).await? > 0)).await?;
+    second.kill().await?;
+    sqlx::query("select pg_advisory_unlock(712)").execute(&mut gates).await?;
+    for node in [first, second] {
+        node.start().await?;
+    }
     person.hears(3).await?;
     at_rest(&mesh).await?;
 
@@ -135,7 +148,7 @@ async fn a_reminder_that_the_agent_renews_comes_to_telegram_once_though_all_who_
     let chain = mesh.text(chain).await?;
     ensure!(chain == "0 1", "the chain is `{chain}`");
     let again = "select count(*) from schedule.firings where attempts > 1";
-    ensure!(mesh.number(again).await? > 0, "no firing was handed out again");
+    ensure!(mesh.number(again).await? == 2, "not both firings were handed out again");
     let violations = mesh.fakes.model.violations();
     ensure!(violations.is_empty(), "calls and results do not pair up: {violations:?}");
     Ok(())
