@@ -80,8 +80,10 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
 
     let question = "what is it called, the cat or the boat?";
     let elsewhere = Person::of(&mesh, SECOND, 42);
-    ensure!(elsewhere.ask(question).await? == "I know Tom", "in Telegram, by another bot");
-    ensure!(caller.ask("", question).await? == "I know Ida", "in the owner's main session");
+    let known = elsewhere.ask(question).await?;
+    ensure!(known == "I know Tom", "in Telegram, by the other bot, they are told `{known}`");
+    let known = caller.ask("", question).await?;
+    ensure!(known == "I know Ida", "in the owner's main session they are told `{known}`");
     for (who, person) in [
         ("somebody else in Telegram", Person::of(&mesh, bot, 43)),
         ("somebody else by the other bot", Person::of(&mesh, SECOND, 43)),
