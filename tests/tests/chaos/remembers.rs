@@ -48,7 +48,6 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
     let _turn = turnstile::shared().await?;
     let plan = Plan {
         memories: 1,
-        schedulers: 0,
         tenants: vec![QueueMode::Steer, QueueMode::Steer],
         ..Plan::small(RUNNER)
     };
