@@ -4,6 +4,7 @@
 use anyhow::ensure;
 use holdfast_proto::gateway::v1 as pb;
 use holdfast_proto::gateway::v1::channels_client::ChannelsClient;
+use holdfast_proto::gateway::v1::routing_client::RoutingClient;
 use holdfast_testkit::{Backends, Reply, Request};
 use holdfast_tests::mesh::{Mesh, Plan};
 use holdfast_tests::person::{Caller, LONG, Person};
@@ -63,10 +64,9 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
     runner.start_with(&[PATIENT]).await?;
     runner.ready(LONG).await?;
     let bot = mesh.tenants[0].bot.as_str();
-    // The first one is the owner.
-    let (owner, guest) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
+    let (owner, anna) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
 
-    for (who, fact) in [(&owner, "our boat is called Ida"), (&guest, "my cat is called Tom")] {
+    for (who, fact) in [(&owner, "our boat is called Ida"), (&anna, "my cat is called Tom")] {
         let kept = who.ask(&format!("Remember: {fact}")).await?;
         ensure!(kept.starts_with("Remembered as itm_"), "`{fact}`: {kept}");
     }
@@ -78,11 +78,11 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
     runner.start_with(&[PATIENT]).await?;
 
     let question = "what is it called, the cat or the boat?";
-    let elsewhere = Person::of(&mesh, SECOND, 42);
+    let elsewhere = Person::of(&mesh, SECOND, 50);
     let known = elsewhere.ask(question).await?;
-    ensure!(known == "I know Tom", "in Telegram, by the other bot, they are told `{known}`");
+    ensure!(known == "I know Tom", "Anna's other account is told by the other bot `{known}`");
     let known = caller.ask("", question).await?;
-    ensure!(known == "I know Ida", "in the owner's main session they are told `{known}`");
+    ensure!(known == "I know Ida", "the owner's main session is told `{known}`");
     for (who, person) in [
         ("somebody else in Telegram", Person::of(&mesh, bot, 43)),
         ("somebody else by the other bot", Person::of(&mesh, SECOND, 43)),
@@ -91,22 +91,22 @@ async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_
         let known = person.ask(question).await?;
         ensure!(known == ANYBODY, "{who} is told `{known}`");
     }
-    for session in ["42", "telegram:42", "owner"] {
+    for session in ["anna", "telegram:anna", "owner"] {
         let known = caller.ask(session, question).await?;
         ensure!(known == ANYBODY, "a program's session `{session}` is told `{known}`");
     }
     let known = Caller::of(&mesh, 1)?.ask("", question).await?;
     ensure!(known == ANYBODY, "the other tenant's owner is told `{known}`");
 
-    let sessions =
-        mesh.number("select count(*) from session.sessions where key like '%:dm:%:42'").await?;
-    ensure!(sessions == 3, "there were {sessions} sessions, and not two and another tenant's");
+    let hers = "select count(*) from session.sessions where key like '%:dm:telegram:%:anna'";
+    let hers = mesh.number(hers).await?;
+    ensure!(hers == 2, "Anna had {hers} sessions: nothing is shown of another one");
     let violations = mesh.fakes.model.violations();
     ensure!(violations.is_empty(), "calls and results do not pair up: {violations:?}");
     Ok(())
 }
 
-/// Another bot of the tenant's, and who its owner is.
+/// Another bot of the tenant's, Anna's two accounts, and who the owner is.
 async fn set_up(caller: &Caller) -> anyhow::Result<()> {
     let account = pb::Account {
         channel: "telegram".to_owned(),
@@ -119,5 +119,11 @@ async fn set_up(caller: &Caller) -> anyhow::Result<()> {
     let create = pb::CreateAccountRequest { account: Some(account), secrets };
     let mut channels = ChannelsClient::new(caller.channel.clone());
     channels.create_account(caller.request(create)?).await?;
+    let mut routing = RoutingClient::new(caller.channel.clone());
+    for peer in ["42", "50"] {
+        let (channel, peer, canonical) = ("telegram".into(), peer.into(), "anna".into());
+        let identity = Some(pb::Identity { channel, peer, canonical });
+        routing.put_identity(caller.request(pb::PutIdentityRequest { identity })?).await?;
+    }
     caller.put_owner("telegram:1").await
 }
