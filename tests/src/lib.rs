@@ -8,6 +8,7 @@
 //! | [`tenant`] | who uses the mesh: keys, a bot, a webhook, a model |
 //! | [`script`] | what the model answers |
 //! | [`load`] | who talks, through every door, each message once to three times |
+//! | [`person`] | one who talks, in Telegram or by gRPC, and waits for what is said |
 //! | [`clockwork`] | schedulers as processes, and jobs whose every slot is accounted for |
 //! | [`checks`] | the promises I1 to I8, asked of the tables and of the platforms' own logs |
 //! | [`turnstile`] | one heavy test at a time |
@@ -19,6 +20,7 @@ pub mod clockwork;
 pub mod load;
 pub mod mesh;
 pub mod node;
+pub mod person;
 pub mod program;
 pub mod script;
 pub mod tenant;

@@ -41,6 +41,8 @@ pub struct Plan {
     pub bridges: usize,
     /// Schedulers.
     pub schedulers: usize,
+    /// Memories; all call the first.
+    pub memories: usize,
     /// How the agent of each tenant takes input while it is busy.
     pub tenants: Vec<QueueMode>,
     /// How long a claim lasts without being renewed.
@@ -62,6 +64,7 @@ impl Plan {
             runners: 1,
             bridges: 1,
             schedulers: 0,
+            memories: 0,
             tenants: vec![QueueMode::Steer],
             lease: Duration::from_millis(1500),
             slots: 16,
@@ -115,6 +118,8 @@ pub struct Mesh {
     pub bridges: Vec<Arc<Node>>,
     /// The schedulers.
     pub schedulers: Vec<Arc<Node>>,
+    /// The memories.
+    pub memories: Vec<Arc<Node>>,
     /// What stands between them and their backends.
     pub proxies: Proxies,
     /// What is not ours.
@@ -174,6 +179,7 @@ impl Mesh {
             runners: Vec::new(),
             bridges: Vec::new(),
             schedulers: Vec::new(),
+            memories: Vec::new(),
             proxies,
             fakes,
             tenants,
@@ -182,6 +188,11 @@ impl Mesh {
             redis,
             database,
         };
+        // The others are told where it is.
+        for number in 0..plan.memories {
+            let memory = mesh.memory(number, holdfast.clone())?;
+            mesh.memories.push(Arc::new(memory));
+        }
         for number in 0..plan.gateways {
             let (gateway, grpc) = mesh.gateway(number, holdfast.clone())?;
             mesh.gateways.push(Arc::new(gateway));
@@ -219,7 +230,7 @@ impl Mesh {
     #[must_use]
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let talking = self.gateways.iter().chain(&self.runners).chain(&self.bridges);
-        talking.chain(&self.schedulers).cloned().collect()
+        talking.chain(&self.schedulers).chain(&self.memories).cloned().collect()
     }
 
     /// The database as its owner, whom row-level security does not bind.

@@ -28,6 +28,8 @@ pub enum Role {
     Bridge,
     /// Turns time into messages.
     Scheduler,
+    /// Keeps what agents know.
+    Memory,
 }
 
 /// How to start it.

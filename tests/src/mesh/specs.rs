@@ -15,7 +15,8 @@ use crate::node::{Node, Role, Spec};
 impl Mesh {
     fn shared(&self, database: &Proxy) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (format!("HOLDFAST_{name}"), value);
-        vec![
+        let memory = self.memories.first().map(|memory| format!("http://{}", memory.spec().http));
+        let mut env = vec![
             set("FAILPOINTS", String::new()),
             set("DATABASE__URL", database.through(&self.database.url())),
             set("NATS__URL", self.proxies.nats.through(self.nats.url())),
@@ -26,7 +27,9 @@ impl Mesh {
             set("SECRETS__KEK", STANDARD.encode([7; 32])),
             set("SECRETS__PEPPER", PEPPER.to_owned()),
             set("TELEMETRY__LOG", log_level()),
-        ]
+        ];
+        env.extend(memory.map(|url| set("MESH__MEMORY_URL", url)));
+        env
     }
 
     pub(super) fn gateway(
@@ -70,6 +73,16 @@ impl Mesh {
         let name = format!("scheduler-{number}");
         let args = vec!["scheduler".to_owned()];
         Node::new(Spec { name, role: Role::Scheduler, program, args, env, http })
+    }
+
+    pub(super) fn memory(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {
+        let http = port()?;
+        let mut env = self.shared(&self.proxies.gateway_database);
+        env.push(("HOLDFAST_MEMORY__LISTEN".to_owned(), http.to_string()));
+        env.push(("HOLDFAST_MEMORY__EMBEDDING__ENGINE".to_owned(), "hashed".to_owned()));
+        let name = format!("memory-{number}");
+        let args = vec!["memory-service".to_owned()];
+        Node::new(Spec { name, role: Role::Memory, program, args, env, http })
     }
 
     pub(super) fn bridge(&self, number: usize, program: PathBuf) -> anyhow::Result<Node> {

@@ -6,10 +6,13 @@
 mod fair;
 mod faults;
 mod idle;
+mod learns;
+mod remembers;
 mod report;
 mod storm;
 mod talk;
 mod time;
+mod wakes;
 mod weather;
 mod work;
 

@@ -1,0 +1,152 @@
+//! One who talks with an agent and waits for what it says: in Telegram, and with a key by gRPC.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use holdfast_proto::gateway::v1 as pb;
+use holdfast_proto::gateway::v1::messages_client::MessagesClient;
+use holdfast_proto::gateway::v1::policies_client::PoliciesClient;
+use holdfast_proto::gateway::v1::run_event::Event;
+use holdfast_testkit::telegram::Incoming;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+use tonic::Request;
+use tonic::transport::Channel;
+
+use crate::mesh::Mesh;
+
+/// Longer than anything here should take, with a runner's death in it.
+pub const LONG: Duration = Duration::from_secs(45);
+
+/// Somebody in a chat with a bot alone.
+#[derive(Debug, Clone)]
+pub struct Person<'m> {
+    mesh: &'m Mesh,
+    bot: String,
+    id: i64,
+}
+
+impl<'m> Person<'m> {
+    /// The person with this id, and the bot with this token.
+    #[must_use]
+    pub fn of(mesh: &'m Mesh, bot: &str, id: i64) -> Self {
+        Self { mesh, bot: bot.to_owned(), id }
+    }
+
+    /// Writes to the bot.
+    pub fn say(&self, text: &str) {
+        self.mesh.fakes.telegram.push(&self.bot, Incoming::private(self.id, text));
+    }
+
+    /// All that the bot has sent here.
+    #[must_use]
+    pub fn heard(&self) -> Vec<String> {
+        let sends = self.mesh.fakes.telegram.sends().into_iter();
+        let here = sends.filter(|sent| sent.token == self.bot && sent.chat == self.id);
+        here.map(|sent| sent.text).collect()
+    }
+
+    /// Waits until the bot has sent so many messages here.
+    ///
+    /// # Errors
+    ///
+    /// If it does not.
+    pub async fn hears(&self, count: usize) -> anyhow::Result<()> {
+        let is_heard = async || Ok(self.heard().len() >= count);
+        until("the bot says something", is_heard).await
+    }
+
+    /// Writes to the bot, and says what it says next.
+    ///
+    /// # Errors
+    ///
+    /// If it says nothing.
+    pub async fn ask(&self, text: &str) -> anyhow::Result<String> {
+        let before = self.heard().len();
+        self.say(text);
+        self.hears(before + 1).await.with_context(|| format!("`{text}` is not answered"))?;
+        self.heard().into_iter().nth(before).context("it is gone")
+    }
+}
+
+/// A program with a tenant's key.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// The way to the first gateway.
+    pub channel: Channel,
+    key: String,
+}
+
+impl Caller {
+    /// The one with the key of the tenant with this number.
+    ///
+    /// # Errors
+    ///
+    /// If the gateway's address is none.
+    pub fn of(mesh: &Mesh, tenant: usize) -> anyhow::Result<Self> {
+        holdfast_kit::tls::install_crypto();
+        let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), LONG)?;
+        Ok(Self { channel, key: mesh.tenants[tenant].key.clone() })
+    }
+
+    /// The message, with the key.
+    ///
+    /// # Errors
+    ///
+    /// If the key is no header.
+    pub fn request<T>(&self, message: T) -> anyhow::Result<Request<T>> {
+        let mut request = Request::new(message);
+        request.metadata_mut().insert("authorization", format!("Bearer {}", self.key).parse()?);
+        request.set_timeout(LONG);
+        Ok(request)
+    }
+
+    /// Makes somebody, as `telegram:42`, the owner of the tenant's agents.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused.
+    pub async fn put_owner(&self, owner: &str) -> anyhow::Result<()> {
+        let document = json!({"owners": [owner]}).to_string();
+        let put = pb::PutPolicyRequest { document, ..pb::PutPolicyRequest::default() };
+        let mut policies = PoliciesClient::new(self.channel.clone());
+        policies.put_policy(self.request(put)?).await?;
+        Ok(())
+    }
+
+    /// Says something in a session, and what it is answered; no name is the main session.
+    ///
+    /// # Errors
+    ///
+    /// If it is refused, or not answered well.
+    pub async fn ask(&self, session: &str, text: &str) -> anyhow::Result<String> {
+        let (session, text) = (session.to_owned(), text.to_owned());
+        let send = pb::SendRequest { session, text, ..pb::SendRequest::default() };
+        let mut messages = MessagesClient::new(self.channel.clone());
+        let mut events = messages.stream(self.request(send)?).await?.into_inner();
+        while let Some(event) = events.message().await? {
+            if let Some(Event::Done(done)) = event.event {
+                ensure!(done.outcome == pb::Outcome::Completed as i32, "it ended as {done:?}");
+                return Ok(done.text);
+            }
+        }
+        anyhow::bail!("the stream just ended")
+    }
+}
+
+/// Waits until something is so.
+///
+/// # Errors
+///
+/// If it is not in time, or cannot be known.
+pub async fn until(
+    what: &str,
+    is_so: impl AsyncFn() -> anyhow::Result<bool>,
+) -> anyhow::Result<()> {
+    let begun = Instant::now();
+    while !is_so().await? {
+        ensure!(begun.elapsed() < LONG, "not within {LONG:?}: {what}");
+        sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! It remembers: what somebody says in one session is known in their other ones, and to nobody else,
+//! though the memory and the runner that kept it are killed.
+
+use anyhow::ensure;
+use holdfast_proto::gateway::v1 as pb;
+use holdfast_proto::gateway::v1::channels_client::ChannelsClient;
+use holdfast_proto::gateway::v1::routing_client::RoutingClient;
+use holdfast_testkit::{Backends, Reply, Request};
+use holdfast_tests::mesh::{Mesh, Plan};
+use holdfast_tests::person::{Caller, LONG, Person};
+use holdfast_tests::turnstile;
+use holdfast_types::QueueMode;
+use serde_json::json;
+
+use crate::RUNNER;
+
+/// The machine may be busy: what is remembered is waited for.
+const PATIENT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
+
+/// The tenant's second bot.
+const SECOND: &str = "2000:token-of-the-second-bot";
+
+const ANYBODY: &str = "I know of nobody";
+
+/// Keeps what it is told to, and says whom it knows.
+fn knowing(asked: &Request) -> Reply {
+    let said = asked.last_user_text();
+    match (said.split_once("Remember: "), asked.tool_results().first()) {
+        (Some((_, what)), None) => {
+            let input = json!({"text": what, "type": "fact"});
+            Reply::call("a", "memory_save", input.to_string())
+        }
+        (Some(_), Some((_, kept))) => Reply::text(kept.clone()),
+        (None, _) => {
+            let shown = asked.body.to_string();
+            let known = |name: &&str| shown.contains(&format!("is called {name}"));
+            let known: Vec<_> = ["Tom", "Ida"].into_iter().filter(known).collect();
+            match known.is_empty() {
+                true => Reply::text(ANYBODY),
+                false => Reply::text(format!("I know {}", known.join(" and "))),
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_somebody_says_in_telegram_is_known_in_their_other_sessions_and_to_nobody_else()
+-> anyhow::Result<()> {
+    let _turn = turnstile::shared().await?;
+    let plan = Plan {
+        memories: 1,
+        tenants: vec![QueueMode::Steer, QueueMode::Steer],
+        ..Plan::small(RUNNER)
+    };
+    let mesh = Mesh::prepare(&plan, Backends::get().await?).await?;
+    mesh.fakes.model.answer(knowing);
+    let (runner, memory) = (&mesh.runners[0], &mesh.memories[0]);
+    for node in mesh.gateways.iter().chain(&mesh.bridges).chain([memory]) {
+        node.start().await?;
+        node.ready(LONG).await?;
+    }
+    let caller = Caller::of(&mesh, 0)?;
+    set_up(&caller).await?;
+    runner.start_with(&[PATIENT]).await?;
+    runner.ready(LONG).await?;
+    let bot = mesh.tenants[0].bot.as_str();
+    let (owner, anna) = (Person::of(&mesh, bot, 1), Person::of(&mesh, bot, 42));
+
+    for (who, fact) in [(&owner, "our boat is called Ida"), (&anna, "my cat is called Tom")] {
+        let kept = who.ask(&format!("Remember: {fact}")).await?;
+        ensure!(kept.starts_with("Remembered as itm_"), "`{fact}`: {kept}");
+    }
+    for node in [runner, memory] {
+        node.kill().await?;
+    }
+    memory.start().await?;
+    memory.ready(LONG).await?;
+    runner.start_with(&[PATIENT]).await?;
+
+    let question = "what is it called, the cat or the boat?";
+    let elsewhere = Person::of(&mesh, SECOND, 50);
+    let known = elsewhere.ask(question).await?;
+    ensure!(known == "I know Tom", "Anna's other account is told by the other bot `{known}`");
+    let known = caller.ask("", question).await?;
+    ensure!(known == "I know Ida", "the owner's main session is told `{known}`");
+    for (who, person) in [
+        ("somebody else in Telegram", Person::of(&mesh, bot, 43)),
+        ("somebody else by the other bot", Person::of(&mesh, SECOND, 43)),
+        ("who has that id at another tenant's bot", Person::of(&mesh, &mesh.tenants[1].bot, 42)),
+    ] {
+        let known = person.ask(question).await?;
+        ensure!(known == ANYBODY, "{who} is told `{known}`");
+    }
+    for session in ["anna", "telegram:anna", "owner"] {
+        let known = caller.ask(session, question).await?;
+        ensure!(known == ANYBODY, "a program's session `{session}` is told `{known}`");
+    }
+    let known = Caller::of(&mesh, 1)?.ask("", question).await?;
+    ensure!(known == ANYBODY, "the other tenant's owner is told `{known}`");
+
+    let hers = "select count(*) from session.sessions where key like '%:dm:telegram:%:anna'";
+    let hers = mesh.number(hers).await?;
+    ensure!(hers == 2, "Anna had {hers} sessions: nothing is shown of another one");
+    let violations = mesh.fakes.model.violations();
+    ensure!(violations.is_empty(), "calls and results do not pair up: {violations:?}");
+    Ok(())
+}
+
+/// Another bot of the tenant's, Anna's two accounts, and who the owner is.
+async fn set_up(caller: &Caller) -> anyhow::Result<()> {
+    let account = pb::Account {
+        channel: "telegram".to_owned(),
+        name: "second".to_owned(),
+        enabled: true,
+        settings: json!({"allow": ["*"], "parse": "plain"}).to_string(),
+        ..pb::Account::default()
+    };
+    let secrets = json!({"token": SECOND}).to_string();
+    let create = pb::CreateAccountRequest { account: Some(account), secrets };
+    let mut channels = ChannelsClient::new(caller.channel.clone());
+    channels.create_account(caller.request(create)?).await?;
+    let mut routing = RoutingClient::new(caller.channel.clone());
+    for peer in ["42", "50"] {
+        let (channel, peer, canonical) = ("telegram".into(), peer.into(), "anna".into());
+        let identity = Some(pb::Identity { channel, peer, canonical });
+        routing.put_identity(caller.request(pb::PutIdentityRequest { identity })?).await?;
+    }
+    caller.put_owner("telegram:1").await
+}
