@@ -88,7 +88,6 @@ mod gateway;
 mod health;
 mod heartbeat;
 mod held;
-mod http;
 mod indexing;
 mod intake;
 mod journal;
