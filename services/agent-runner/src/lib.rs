@@ -124,6 +124,7 @@ mod trouble;
 mod turn;
 mod upkeep;
 mod worker;
+mod zone;
 
 pub use app::App;
 pub use config::{Config, Remembering, Runner, Scratch};
