@@ -23,6 +23,7 @@ SANDBOX = "crates/sandbox/src/"
 GATEWAY = "services/gateway/src/"
 JOBS = "crates/jobs/src/"
 SCHEDULER = "services/scheduler/src/"
+SCHEDULE = "crates/schedule/src/"
 
 MUTANTS = {
     # What was approved is not compared with what is called.
@@ -969,6 +970,184 @@ MUTANTS = {
         ],
         [
             ("scheduler", "it", "firing::a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else"),
+        ],
+    ),
+    # All slots of a job are one message.
+    "firing-slot": Mutant(
+        [
+            (
+                JOBS + "slot.rs",
+                'format!("{}:{}", self.job, self.slot)',
+                'format!("{}", self.job)',
+            ),
+        ],
+        [
+            ("holdfast-jobs", "lib", "slot::tests::a_key_names_the_job_and_the_slot_and_nothing_finer_than_the_database_keeps"),
+            ("scheduler", "it", "arriving::one_that_arrives_late_is_well_and_the_next_slot_did_not_wait_for_it"),
+        ],
+    ),
+    # What a firing became has ended, and nobody says so.
+    "firing-settled": Mutant(
+        [
+            (
+                SCHEDULER + "settle.rs",
+                "self.ctx.jobs.finished(&ended).await?;",
+                "self.ctx.jobs.finished(&ended[..0]).await?;",
+            ),
+        ],
+        [
+            ("scheduler", "it", "ending::an_error_is_on_record_with_its_class_and_delays_the_next_slot"),
+        ],
+    ),
+    # A job that fails goes on at its usual pace.
+    "firing-backoff": Mutant(
+        [
+            (
+                JOBS + "close.rs",
+                "Outcome::Error => self.errors = self.errors.saturating_add(1),",
+                "Outcome::Error => self.errors = 0,",
+            ),
+        ],
+        [
+            ("holdfast-jobs", "it", "settling::errors_delay_the_next_slot_the_more_of_them_there_are"),
+        ],
+    ),
+    # A slot does not wait for the run before it.
+    "overlap": Mutant(
+        [
+            (
+                JOBS + "decide.rs",
+                "_ if !running => Self::First,",
+                "_ if !running || waiting < MOST_WAITING => Self::First,",
+            ),
+        ],
+        [
+            ("holdfast-jobs", "it", "claiming::a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it"),
+        ],
+    ),
+    # A run is well though its channel refused the answer.
+    "arrival-lost": Mutant(
+        [
+            (
+                SCHEDULER + "settle.rs",
+                "Arrival::Arrived => (Outcome::Ok, None),",
+                "Arrival::Arrived | Arrival::Lost => (Outcome::Ok, None),",
+            ),
+            (
+                SCHEDULER + "settle.rs",
+                'Arrival::Lost | Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),',
+                'Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),',
+            ),
+        ],
+        [
+            ("scheduler", "it", "arriving::an_answer_that_its_channel_refuses_is_its_runs_error"),
+        ],
+    ),
+    # A best effort is taken for a promise.
+    "arrival-effort": Mutant(
+        [
+            (
+                SCHEDULER + "fire/turn.rs",
+                "match turn.deliver && !turn.best_effort_deliver {",
+                "match turn.deliver {",
+            ),
+        ],
+        [
+            ("scheduler", "it", "arriving::with_best_effort_the_run_is_well_whatever_becomes_of_its_answer"),
+        ],
+    ),
+    # An answer that is on its way holds the job's next slot up.
+    "arrival-holds": Mutant(
+        [
+            (
+                JOBS + "arrive.rs",
+                "j.tenant_id = t.tenant_id and j.running_slot = t.slot",
+                "j.tenant_id = t.tenant_id and j.running_slot = t.slot and j.logged < 0",
+            ),
+        ],
+        [
+            ("holdfast-jobs", "it", "settling::one_whose_answer_is_on_its_way_goes_on_and_holds_nobody_up"),
+        ],
+    ),
+    # Nobody is told of a reminder that failed.
+    "reminder-told": Mutant(
+        [
+            (
+                JOBS + "close.rs",
+                "if job.kind == JobKind::Reminder && one",
+                "if job.kind == JobKind::Timer && one",
+            ),
+        ],
+        [
+            ("holdfast-jobs", "it", "settling::of_a_reminder_that_failed_it_is_told_each_time_and_of_nothing_else"),
+            ("scheduler", "it", "arriving::a_reminder_that_did_not_arrive_is_said_again_and_told_of"),
+        ],
+    ),
+    # A heart beats by the agent's clock, wherever its user is.
+    "hours-zone": Mutant(
+        [
+            (
+                SCHEDULE + "heartbeat/hours.rs",
+                "let clock = zone.clock(now);",
+                "let clock = Some(zone).map(|_| zones.local.clock(now)).unwrap_or_default();",
+            ),
+        ],
+        [
+            ("holdfast-schedule", "lib", "heartbeat::hours::tests::the_clocks_are_the_users_the_tenants_or_a_zones"),
+            ("agent-runner", "it", "heartbeats::hours_are_those_of_whoever_is_told_if_they_said_where_they_are"),
+        ],
+    ),
+    # That all is well is sent as news.
+    "heartbeat-ack": Mutant(
+        [
+            (
+                SCHEDULE + "heartbeat/answer.rs",
+                "let shorter = without_first(rest).or_else(|| without_last(rest));",
+                "let shorter = without_first(rest).or_else(|| without_last(rest)).filter(|_| rest.is_empty());",
+            ),
+        ],
+        [
+            ("holdfast-schedule", "lib", "heartbeat::answer::tests::the_token_and_little_beside_it_is_no_news"),
+        ],
+    ),
+    # A heartbeat says the same again within a day.
+    "heartbeat-window": Mutant(
+        [
+            (
+                RUNNER + "beat.rs",
+                "match after(&config, reply, &recent, now) {",
+                "match after(&config, reply, &Recent::default(), now) {",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "heartbeats::a_heartbeat_has_no_past_and_says_nothing_twice_in_a_day"),
+        ],
+    ),
+    # What was said once is never said again.
+    "heartbeat-again": Mutant(
+        [
+            (
+                SCHEDULE + "heartbeat/recent.rs",
+                "self.0.iter().any(|(at, said)| *at > since && *said == digest)",
+                "self.0.iter().any(|(at, said)| *at > since.min(0) && *said == digest)",
+            ),
+        ],
+        [
+            ("holdfast-schedule", "lib", "heartbeat::recent::tests::what_was_said_counts_for_a_day"),
+        ],
+    ),
+    # Times are on the agent's clock, wherever its user is.
+    "zone-own": Mutant(
+        [
+            (
+                RUNNER + "zone.rs",
+                "self.settings.time_zone.as_deref()?.parse().ok()",
+                "self.settings.time_zone.as_deref().filter(|zone| zone.is_empty())?.parse().ok()",
+            ),
+        ],
+        [
+            ("agent-runner", "it", "schedules::times_are_on_the_clock_of_whoever_says_where_they_are_and_of_nobody_else"),
+            ("agent-runner", "it", "schedules::a_job_of_a_few_words_is_on_its_owners_clock"),
         ],
     ),
 }

@@ -1,4 +1,5 @@
-//! The end of firings, and what it makes of their jobs.
+//! The end of firings, and what it makes of their jobs. That of a reminder which failed is told too
+//! (spec REM-010), in the same transaction.
 
 use std::collections::HashMap;
 
@@ -6,7 +7,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::{
-    Error, FiringRef, Jobs, Origin, Outcome, Slot,
+    Error, FiringRef, JobKind, Jobs, Origin, Outcome, Slot,
+    failures::{self, Failure},
     firings::{self, Retry, wake},
     log::{self, Line, column},
     row::word,
@@ -30,14 +32,19 @@ impl Jobs {
         let count = closed.len() as u64;
         let mut lines = Vec::new();
         let mut retries = Vec::new();
-        for (place, at, origin, run) in closed {
+        let mut failures = Vec::new();
+        for (place, at, origin, run, session) in closed {
             let one = usize::try_from(place - 1).ok().and_then(|place| closing.get(place));
             let key = one.map(|one| (one.id.tenant.as_uuid(), one.id.job.as_uuid()));
             let (Some(one), Some(job)) = (one, key.and_then(|key| jobs.get_mut(&key))) else {
                 continue;
             };
             let origin = word(Origin::parse(&origin))?;
-            retries.extend(job.hear(one, origin));
+            let again = job.hear(one, origin);
+            if job.kind == JobKind::Reminder && one.outcome == Outcome::Error {
+                failures.push(Failure::of(one, session, again.is_some()));
+            }
+            retries.extend(again);
             lines.push(job.line(one, at, origin, run));
         }
         let touched: Vec<&Locked> = jobs.values().filter(|job| job.last.is_some()).collect();
@@ -49,7 +56,9 @@ impl Jobs {
         wake(tx.conn(), &freed).await?;
         let logged: Vec<_> = touched.iter().map(|job| (job.tenant, job.job, job.logged)).collect();
         log::prune(tx.conn(), &logged).await?;
+        failures::tell(tx.conn(), &failures).await?;
         tx.commit().await?;
+        failures::warn(&failures);
         Ok(count)
     }
 }
@@ -89,6 +98,7 @@ pub(crate) struct Closing {
 pub(crate) struct Locked {
     tenant: Uuid,
     job: Uuid,
+    kind: JobKind,
     logged: i64,
     errors: i32,
     /// Whether it is on and has no slot left.
@@ -172,13 +182,13 @@ pub(crate) async fn lock(
     firings: impl Iterator<Item = FiringRef>,
 ) -> Result<HashMap<(Uuid, Uuid), Locked>, Error> {
     const SQL: &str = "
-        select j.tenant_id, j.job_id, j.logged, j.errors, j.due_at is null and j.state = 'active',
+        select j.tenant_id, j.job_id, j.kind, j.logged, j.errors, j.due_at is null and j.state = 'active',
                j.delete_after_run, j.running_slot
         from unnest($1::uuid[], $2::uuid[]) as k (tenant_id, job_id)
         join schedule.jobs j on j.job_id = k.job_id and j.tenant_id = k.tenant_id
         order by j.job_id, j.tenant_id
         for update of j";
-    type Row = (Uuid, Uuid, i64, i32, bool, bool, Option<String>);
+    type Row = (Uuid, Uuid, String, i64, i32, bool, bool, Option<String>);
 
     let mut keys: Vec<(Uuid, Uuid)> =
         firings.map(|one| (one.job.as_uuid(), one.tenant.as_uuid())).collect();
@@ -189,12 +199,12 @@ pub(crate) async fn lock(
         .bind(column(&keys, |key| key.0))
         .fetch_all(conn)
         .await?;
-    Ok(rows
-        .into_iter()
-        .map(|(tenant, job, logged, errors, is_last, delete_after_run, running)| {
+    rows.into_iter()
+        .map(|(tenant, job, kind, logged, errors, is_last, delete_after_run, running)| {
             let locked = Locked {
                 tenant,
                 job,
+                kind: word(JobKind::parse(&kind))?,
                 logged,
                 errors,
                 is_last,
@@ -204,9 +214,9 @@ pub(crate) async fn lock(
                 freed: false,
                 retried: false,
             };
-            ((tenant, job), locked)
+            Ok(((tenant, job), locked))
         })
-        .collect())
+        .collect()
 }
 
 /// Writes jobs' rows, and says which jobs are to go.

@@ -5,8 +5,8 @@ use uuid::Uuid;
 
 use crate::{Error, Slot, close::Closing, log::column};
 
-/// A firing that was closed: its place among those given, from 1; its time, origin and run.
-pub(crate) type ClosedRow = (i64, jiff_sqlx::Timestamp, String, Option<Uuid>);
+/// A firing that was closed: its place among those given, from 1; its time, origin, run and session.
+pub(crate) type ClosedRow = (i64, jiff_sqlx::Timestamp, String, Option<Uuid>, Option<Uuid>);
 
 pub(crate) async fn close(
     conn: &mut PgConnection,
@@ -24,7 +24,7 @@ pub(crate) async fn close(
                 when 'refused' then f.state = 'pending' and f.attempts = e.attempt
                 else f.state = 'delivered' and f.until <= clock_timestamp()
               end
-        returning e.place, f.slot_at, f.origin, f.run_id";
+        returning e.place, f.slot_at, f.origin, f.run_id, f.session_id";
 
     let mut rows: Vec<ClosedRow> = sqlx::query_as(SQL)
         .bind(column(closing, |one| one.id.tenant.as_uuid()))

@@ -10,8 +10,8 @@
 //! | get, find, list, runs | gateway, tools | `read.rs` |
 //! | run now, backfill | gateway, tools | `fire.rs` |
 //! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
-//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs` |
-//! | out | scheduler | `out.rs` |
+//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs`, `failures.rs` |
+//! | out, answered | scheduler | `out.rs`, `arrive.rs` |
 //! | sweep, forget | scheduler | `sweep.rs` |
 //!
 //! A slot's way: **claim** decides it, in one transaction with the job's next
@@ -30,6 +30,7 @@
 //! *refuses* counts only while the firing is its own ([`Firing::attempt`]).
 
 mod add;
+mod arrive;
 mod calendar;
 mod change;
 mod check;
@@ -38,6 +39,7 @@ mod close;
 mod counts;
 mod decide;
 mod error;
+mod failures;
 mod fire;
 mod firings;
 mod forget;
@@ -57,6 +59,7 @@ mod sweep;
 mod typed;
 
 pub use add::{Added, Existing, NewJob};
+pub use arrive::Answered;
 pub use calendar::Calendar;
 pub use change::{Changes, MUTABLE, NewSchedule};
 pub use claim::Claimed;

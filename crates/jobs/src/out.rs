@@ -18,11 +18,16 @@ pub struct Out {
     pub seq: i64,
     /// How long it may still run before it is given up; zero is no longer.
     pub left: Duration,
+    /// Whether it has ended well only once the answer has arrived.
+    pub arrives: bool,
+    /// Whether it was answered, and the answer is on its way.
+    pub answered: bool,
     until: jiff_sqlx::Timestamp,
 }
 
 /// Tenant, job, slot, session, place, until when, how many milliseconds that is from now.
-type Row = (Uuid, Uuid, String, Uuid, i64, jiff_sqlx::Timestamp, i64);
+/// Whether it is to arrive, and is on its way.
+type Row = (Uuid, Uuid, String, Uuid, i64, jiff_sqlx::Timestamp, i64, bool, bool);
 
 impl Jobs {
     /// Up to `limit` firings that are out and whose end is a message's, whosever they are: those
@@ -34,7 +39,8 @@ impl Jobs {
     pub async fn out(&self, after: Option<&Out>, limit: u32) -> Result<Vec<Out>, Error> {
         const SQL: &str = "
             select tenant_id, job_id, slot, session_id, seq, until,
-                   (extract(epoch from until - clock_timestamp()) * 1000)::bigint
+                   (extract(epoch from until - clock_timestamp()) * 1000)::bigint,
+                   arrives, answered_at is not null
             from schedule.firings
             where state = 'delivered' and session_id is not null
               and ($2::timestamptz is null or until >= $2)
@@ -52,12 +58,14 @@ impl Jobs {
             .await?;
         once.done();
         rows.into_iter()
-            .map(|(tenant, job, slot, session, seq, until, left)| {
+            .map(|(tenant, job, slot, session, seq, until, left, arrives, answered)| {
                 Ok(Out {
                     firing: firing_ref(tenant, job, &slot)?,
                     session: session.into(),
                     seq,
                     left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+                    arrives,
+                    answered,
                     until,
                 })
             })

@@ -22,6 +22,8 @@ pub struct Delivered {
     /// The message whose end is its end, by its session and its place there; `None` if whoever
     /// delivered it says itself when it has ended.
     pub message: Option<(SessionId, i64)>,
+    /// Whether it has ended well only once the answer to that message has arrived.
+    pub arrives: bool,
 }
 
 /// A firing that cannot be delivered now.
@@ -74,10 +76,11 @@ impl Jobs {
                     until = clock_timestamp() + d.lease * interval '1 second',
                     run_id = coalesce(d.run_id, f.run_id),
                     session_id = coalesce(d.session_id, f.session_id), seq = coalesce(d.seq, f.seq),
+                    arrives = f.arrives or d.arrives,
                     delivered_at = coalesce(f.delivered_at, clock_timestamp())
                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::float8[],
-                            $6::uuid[], $7::bigint[])
-                     as d (tenant_id, job_id, slot, run_id, lease, session_id, seq)
+                            $6::uuid[], $7::bigint[], $8::boolean[])
+                     as d (tenant_id, job_id, slot, run_id, lease, session_id, seq, arrives)
                 where f.job_id = d.job_id and f.slot = d.slot and f.tenant_id = d.tenant_id
                   and f.state in ('pending', 'delivered')
                 returning f.tenant_id, f.job_id, f.slot, f.until),
@@ -100,6 +103,7 @@ impl Jobs {
             .bind(column(delivered, |one| one.lease.as_secs_f64()))
             .bind(column(delivered, |one| one.message.map(|message| message.0.as_uuid())))
             .bind(column(delivered, |one| one.message.map(|message| message.1)))
+            .bind(column(delivered, |one| one.arrives))
             .fetch_one(tx.conn())
             .await?;
         tx.commit().await?;

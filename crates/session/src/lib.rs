@@ -29,6 +29,7 @@
 
 mod append;
 mod approvals;
+mod arrivals;
 mod batch;
 mod beats;
 mod canvas;
@@ -60,6 +61,7 @@ pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,
     subject_hash,
 };
+pub use arrivals::Arrival;
 pub use batch::Opening;
 pub use beats::{Place, Sending};
 pub use canvas::{MOST_SURFACE, MOST_SURFACES, NewSurface, Surface};

@@ -13,6 +13,7 @@
 //! | `/new`, `/reset` | the conversation begins anew; what was said stays on record | no |
 //! | `/pause`, `/resume` | holds the conversation, and lets it go on | no |
 //! | `/model`, `/switch model to …` | the model of this conversation | no |
+//! | `/timezone`, `/timezone Europe/Oslo`, `/timezone default` | where its person is | no |
 //! | `/think`, `/verbose`, `/reasoning`, `/elevated`, each with a level | how one is answered (spec UIC-004, `dial.rs`) | no |
 //! | `/compact`, `/compact <what matters>` | what was said is summarised now | no |
 //! | `/chain`, `/chain <name> <text>` | the chains there are; begins one (spec RTE-016) | no |
@@ -38,6 +39,8 @@ pub enum Command {
     Resume,
     /// Show the model, or take another one.
     Model(ModelWish),
+    /// Show on whose clock it goes, or take another one.
+    TimeZone(ZoneWish),
     /// Turn these dials.
     Turn(Dials),
     /// Show how one stands.
@@ -67,6 +70,17 @@ pub enum ModelWish {
     /// The agent's own.
     Default,
     /// This one.
+    Use(String),
+}
+
+/// What somebody wants of a conversation's clock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ZoneWish {
+    /// To know which it is.
+    Show,
+    /// The agent's.
+    Default,
+    /// That of this zone, of which it is not known whether there is one.
     Use(String),
 }
 
@@ -104,6 +118,12 @@ impl Command {
             "pause" => plain(Self::Pause, "/pause"),
             "resume" => plain(Self::Resume, "/resume"),
             "model" => Self::model(&rest, "/model, /model default, or /model <provider>:<model>"),
+            "timezone" => match rest.as_slice() {
+                [] => Self::TimeZone(ZoneWish::Show),
+                ["default"] => Self::TimeZone(ZoneWish::Default),
+                [zone] => Self::TimeZone(ZoneWish::Use((*zone).to_owned())),
+                _ => Self::Wrong("/timezone, /timezone default, or /timezone Europe/Oslo"),
+            },
             "chain" => Self::chain(said),
             "compact" => Self::Compact(after_name(said).to_owned()),
             "approve" => Self::approve(&rest),
@@ -249,6 +269,9 @@ mod tests {
             ("/model default", Command::Model(ModelWish::Default)),
             ("/model openai:gpt-5", model("openai:gpt-5")),
             ("/switch model to a:b", model("a:b")),
+            ("/timezone", Command::TimeZone(ZoneWish::Show)),
+            ("/timezone default", Command::TimeZone(ZoneWish::Default)),
+            ("/Timezone Europe/Oslo", Command::TimeZone(ZoneWish::Use("Europe/Oslo".into()))),
             ("/show agents", Command::List(Listed::Agents)),
             ("/list models", Command::List(Listed::Models)),
             ("/list skills", Command::List(Listed::Skills)),
@@ -307,6 +330,7 @@ mod tests {
             "/switch model",
             "/switch channel to x",
             "/model a b",
+            "/timezone New York",
             "/think hard",
             "/think about it",
             "/think about it /verbose on",

@@ -36,7 +36,7 @@ pub use chat::{
     Chat, ChatMessage, Image, ImageData, InvalidModelId, InvalidThinking, ModelId, Reply, Stop,
     Thinking, ToolSpec,
 };
-pub use command::{Command, Listed, ModelWish};
+pub use command::{Command, Listed, ModelWish, ZoneWish};
 pub use connection::{
     Caldav, Connected, ConnectionKind, InvalidConnection, Notion, SmtpSecurity, SmtpServer, UsedBy,
 };

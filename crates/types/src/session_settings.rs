@@ -30,6 +30,9 @@ pub struct SessionSettings {
     /// Who answered last, where a model chooses among agents; `None` is the session's own agent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub routed: Option<AgentId>,
+    /// Where whoever it is with is, as a name of the tz database; `None` is where the agent is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
 }
 
 #[cfg(test)]

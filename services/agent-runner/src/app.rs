@@ -5,6 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 use anyhow::Context as _;
 use holdfast_bus::{Bus, RunnerAbout};
 use holdfast_directory::{Directory, Seal};
+use holdfast_doors as doors;
 use holdfast_grpc::Signer;
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Readiness, Tasks, net};
@@ -33,7 +34,7 @@ use crate::{
     files::Store,
     heartbeat,
     held::Held,
-    http, indexing,
+    indexing,
     mcp::{self, Mcp},
     memory::Memory,
     mesh::Inside,
@@ -276,7 +277,8 @@ impl App {
         // Health is told to the end, and leases are kept to the last turn's.
         let ended = CancellationToken::new();
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("http", http::serve(listener, readiness.clone(), ended.clone()));
+        tasks
+            .spawn("http", doors::serve(listener, doors::health(readiness.clone()), ended.clone()));
         let answering = about::answer(bus.clone(), about, stop.clone());
         tasks.spawn("runner", {
             let (stop, ended) = (stop.clone(), ended.clone());

@@ -27,6 +27,7 @@ const HELP: &str = "\
 /stop – end what runs now
 /pause, /resume – hold this conversation, and let it go on
 /model [default | provider:model | alias] – show or change its model
+/timezone [default | Europe/Oslo] – show or say where you are
 /compact [what matters] – summarise what was said so far
 /think [off | low | medium | high] – how much it thinks before it answers
 /verbose [off | on | full] – tell what it calls, and what came of it
@@ -87,6 +88,7 @@ impl Turn<'_> {
             // The gateway let the session go on when it took this in; nobody could claim it before.
             Command::Resume => "Going on.".to_owned(),
             Command::Model(wish) => self.set_model(wish).await?,
+            Command::TimeZone(wish) => self.set_zone(wish).await?,
             Command::Turn(dials) => self.turn_dials(dials).await?,
             Command::Show(dial) => self.show_dial(dial),
             // Where it has a model, it is carried out in `shorten.rs`.
@@ -179,7 +181,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn agent(&self) -> Result<Agent, Error> {
+    pub(crate) async fn agent(&self) -> Result<Agent, Error> {
         let found = self.worker.directory.agent_by_id(self.hold.claim.tenant, self.agent).await;
         found.map_err(Error::directory)
     }

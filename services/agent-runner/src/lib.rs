@@ -88,7 +88,6 @@ mod gateway;
 mod health;
 mod heartbeat;
 mod held;
-mod http;
 mod indexing;
 mod intake;
 mod journal;
@@ -125,6 +124,7 @@ mod trouble;
 mod turn;
 mod upkeep;
 mod worker;
+mod zone;
 
 pub use app::App;
 pub use config::{Config, Remembering, Runner, Scratch};

@@ -185,15 +185,14 @@ impl Turn<'_> {
             tools.retain(|tool| is_meta(&tool.name) || allowed.allows(&tool.name));
         }
         let place = self.hold.desk().place.clone();
-        let now = jiff::Timestamp::now().to_zoned(brief.zone.clone());
-        let now = now.strftime("%A, %Y-%m-%d %H:%M").to_string();
+        let (now, zone) = self.clock_of(brief);
         let audience = self.audience(brief);
         let (dials, thinking) = (self.dials(), self.thinking());
         let marks = brief.card.thinking.by == By::Marks && thinking != Thinking::Off;
         let skills = self.skills(brief, (&tools, &more));
         let setting = Setting {
             instructions: &brief.instructions,
-            zone: &brief.zone_name,
+            zone: &zone,
             tools: &tools,
             more_tools: &more,
             skills: &skills,

@@ -3,9 +3,9 @@
 use std::{net::SocketAddr, sync::Arc};
 
 use anyhow::Context as _;
-use axum::serve::ListenerExt as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
+use holdfast_doors as doors;
 use holdfast_grpc::{Mesh, Signer};
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
@@ -92,10 +92,9 @@ impl App {
         info!(address = %listener.local_addr()?, bridge.id = %owner, "serving");
 
         let mut tasks = Tasks::new(stop.clone());
-        let doors = Doors { accounts: Arc::clone(&accounts), ingest, readiness: readiness.clone() };
-        let server = axum::serve(listener.tap_io(net::nodelay), http::router(doors))
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        tasks.spawn("http", async { Ok(server.await?) });
+        let router = http::router(Doors { accounts: Arc::clone(&accounts), ingest })
+            .merge(doors::health(readiness.clone()));
+        tasks.spawn("http", doors::serve(listener, router, stop.clone()));
         tasks.spawn("accounts", {
             let (pools, accounts, stop) = (pools.clone(), Arc::clone(&accounts), stop.clone());
             async move {

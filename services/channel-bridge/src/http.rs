@@ -1,4 +1,4 @@
-//! The doors that platforms knock at, and those of whoever looks after the process.
+//! The doors that platforms knock at.
 //!
 //! A platform is answered with success only after the gateway has the message.
 //! Who cannot show who they are is told that, and nothing else: not even whether
@@ -12,10 +12,10 @@ use axum::{
     extract::{Path, State},
     http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
-    routing::{get, post},
+    routing::post,
 };
 use bytes::Bytes;
-use holdfast_kit::{Readiness, metrics, trace};
+use holdfast_kit::trace;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tracing::{Instrument as _, field, info_span};
@@ -47,26 +47,14 @@ pub struct Doors {
     pub accounts: Arc<Accounts>,
     /// Where messages go.
     pub ingest: Ingest,
-    /// Whether work is wanted.
-    pub readiness: Readiness,
 }
 
 /// The routes.
 pub fn router(doors: Doors) -> Router {
     Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(ready))
-        .route("/metrics", get(async || metrics::render()))
         .route("/telegram/{account}", post(from_telegram))
         .route("/webhook/{account}", post(from_program))
         .with_state(doors)
-}
-
-async fn ready(State(doors): State<Doors>) -> Response {
-    match doors.readiness.failing() {
-        failing if failing.is_empty() => "ready".into_response(),
-        failing => (StatusCode::SERVICE_UNAVAILABLE, failing.join("\n")).into_response(),
-    }
 }
 
 async fn from_telegram(

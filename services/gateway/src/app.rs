@@ -139,7 +139,7 @@ impl App {
         let http_router = http::router(api, mesh, doorman, readiness.clone());
 
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("http", http::serve(http, http_router, stop.clone()));
+        tasks.spawn("http", holdfast_doors::serve(http, http_router, stop.clone()));
         tasks.spawn("grpc", grpc::serve(grpc, grpc_router, stop.clone()));
         tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
         tasks.spawn("drain", drain(readiness, cut, grace, stop));

@@ -4,21 +4,16 @@
 use std::time::Duration;
 
 use axum::{
-    Json, Router,
-    extract::{Request, State},
+    Router,
+    extract::Request,
     middleware,
-    response::{IntoResponse, Response},
+    response::IntoResponse as _,
     routing::{any_service, get, post},
-    serve::ListenerExt as _,
 };
 use bytes::Bytes;
-use holdfast_kit::{Readiness, metrics, net};
-use http::{StatusCode, header::CONTENT_TYPE};
+use holdfast_kit::Readiness;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use serde_json::json;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::{
@@ -46,10 +41,7 @@ pub fn router(
         .merge(mesh)
         .layer(CatchPanicLayer::custom(|_| Refusal::defect().into_response()))
         .route_layer(middleware::from_fn_with_state(doorman, edge::http));
-    Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(ready).with_state(readiness))
-        .route("/metrics", get(counted))
+    holdfast_doors::health(readiness)
         .merge(api)
         .fallback(async |request: Request| {
             Refusal::no_route(request.method().as_str(), request.uri().path())
@@ -57,22 +49,6 @@ pub fn router(
         .method_not_allowed_fallback(async |request: Request| {
             Refusal::no_method(request.method().as_str(), request.uri().path())
         })
-}
-
-/// Serves until `stop` is cancelled, then finishes the calls in flight.
-///
-/// # Errors
-///
-/// If the server fails.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    stop: CancellationToken,
-) -> anyhow::Result<()> {
-    axum::serve(listener.tap_io(net::nodelay), router)
-        .with_graceful_shutdown(stop.cancelled_owned())
-        .await?;
-    Ok(())
 }
 
 /// Reads a request's body, as JSON.
@@ -102,14 +78,4 @@ pub async fn read<T: DeserializeOwned>(
         let what = if error.is_data() { "is not what it should be" } else { "is no JSON" };
         Refusal::bad_body(&format!("the body {what}: {error}"))
     })
-}
-
-async fn ready(State(readiness): State<Readiness>) -> Response {
-    let failing = readiness.failing();
-    let status = if failing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "ready": failing.is_empty(), "failing": failing }))).into_response()
-}
-
-async fn counted() -> impl IntoResponse {
-    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], metrics::render())
 }

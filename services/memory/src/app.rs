@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
-use axum::serve::ListenerExt as _;
+use holdfast_doors as doors;
 use holdfast_grpc::Signer;
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_pg::Pools;
@@ -93,9 +93,7 @@ impl App {
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 
         let mut tasks = Tasks::new(stop.clone());
-        let server = axum::serve(listener.tap_io(net::nodelay), router)
-            .with_graceful_shutdown(stop.clone().cancelled_owned());
-        tasks.spawn("grpc", async { Ok(server.await?) });
+        tasks.spawn("grpc", doors::serve(listener, router, stop.clone()));
         tasks.spawn("database", watch(pools.clone(), database, stop.clone()));
         tasks.spawn("worker", {
             let (pools, stop) = (pools.clone(), stop.clone());

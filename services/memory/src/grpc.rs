@@ -6,15 +6,9 @@ mod memory;
 mod put;
 mod search;
 
-use axum::{
-    Router,
-    extract::State,
-    http::StatusCode,
-    response::{IntoResponse as _, Response},
-    routing::get,
-};
+use axum::Router;
 use holdfast_grpc::{AuthError, AuthLayer, Authenticate, Caller, Scope, Signer, caller};
-use holdfast_kit::{Readiness, metrics};
+use holdfast_kit::Readiness;
 use holdfast_proto::memory::v1::{knowledge_server::KnowledgeServer, memory_server::MemoryServer};
 use holdfast_types::TenantId;
 use tonic::{Request, Status, service::Routes};
@@ -57,19 +51,7 @@ pub fn router(door: Door, signer: Signer, readiness: &Readiness) -> Router {
         .layer(AuthLayer::new(NoKeys).with_mesh(signer));
     let health =
         Routes::new(holdfast_grpc::health_service(readiness)).into_axum_router().reset_fallback();
-    Router::new()
-        .route("/healthz", get(async || "ok"))
-        .route("/readyz", get(ready).with_state(readiness.clone()))
-        .route("/metrics", get(async || metrics::render()))
-        .merge(health)
-        .merge(calls)
-}
-
-async fn ready(State(readiness): State<Readiness>) -> Response {
-    match readiness.failing() {
-        failing if failing.is_empty() => "ready".into_response(),
-        failing => (StatusCode::SERVICE_UNAVAILABLE, failing.join("\n")).into_response(),
-    }
+    holdfast_doors::health(readiness.clone()).merge(health).merge(calls)
 }
 
 /// The tenant of a call that a service of the mesh makes, and what it asks.

@@ -8,6 +8,7 @@ use std::{
 use anyhow::Context as _;
 use holdfast_bus::Bus;
 use holdfast_directory::{Directory, Seal};
+use holdfast_doors as doors;
 use holdfast_jobs::{Calendar, Jobs};
 use holdfast_kit::{Check, Readiness, Tasks, net};
 use holdfast_lock::Locks;
@@ -25,7 +26,6 @@ use crate::{
     clock::{Backlog, Clock},
     deliver::Deliver,
     fire::Ctx,
-    http,
     settle::Settle,
 };
 
@@ -91,7 +91,7 @@ impl App {
 
         let own = config.scheduler;
         let mut tasks = Tasks::new(stop.clone());
-        tasks.spawn("http", http::serve(listener, readiness.clone(), stop.clone()));
+        tasks.spawn("http", doors::serve(listener, doors::health(readiness.clone()), stop.clone()));
         tasks.spawn("loop", {
             let (pools, stop) = (pools.clone(), stop.clone());
             let backlog = Backlog::of(own.backlog);

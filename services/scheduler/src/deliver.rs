@@ -292,15 +292,22 @@ impl Said {
             Ends::Told(within) => {
                 meter::fired(firing.kind, "delivered");
                 let (firing, run, lease) = (firing.id, None, within);
-                self.delivered.push(Delivered { firing, run, lease, message: None });
+                self.delivered.push(Delivered {
+                    firing,
+                    run,
+                    lease,
+                    message: None,
+                    arrives: false,
+                });
             }
-            Ends::Answered(within) => {
+            Ends::Answered(within) | Ends::Arrived(within) => {
                 meter::fired(firing.kind, "delivered");
                 self.delivered.push(Delivered {
                     firing: firing.id,
                     run: None,
                     lease: within + GRACE,
                     message: Some((accepted.session, accepted.seq)),
+                    arrives: matches!(ends, Ends::Arrived(_)),
                 });
             }
         }

@@ -92,6 +92,8 @@ pub enum Ends {
     Accepted,
     /// When it was answered, or was not within this time.
     Answered(Duration),
+    /// When it was answered within this time, and the answer has arrived.
+    Arrived(Duration),
     /// When whoever looks after it says so, within this time.
     Told(Duration),
 }

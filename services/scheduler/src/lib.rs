@@ -16,7 +16,7 @@
 //! | `settle` | which firings' messages have ended, and how |
 //! | `beats` | whose hearts beat, and what came of that |
 //! | `agents` | whose sessions they are |
-//! | `http`, `app`, `config`, `meter` | doors, composition, settings, numbers |
+//! | `app`, `config`, `meter` | composition, settings, numbers |
 //!
 //! A slot is decided in one transaction with the job's next one, and delivered
 //! under a key that is the slot's: a replica may die anywhere, and another does
@@ -29,7 +29,6 @@ mod clock;
 mod config;
 mod deliver;
 mod fire;
-mod http;
 mod meter;
 mod settle;
 

@@ -1,14 +1,20 @@
 //! Which firings have ended: each second their messages are asked for.
 //!
+//! Where the answer was to be delivered, that it was given is not the end: its
+//! deliveries are asked for too, until they were sent or given up.
+//!
 //! The inbox is the truth, and any replica may ask: who says first that a
 //! firing ended is heard, the others change nothing. What takes longer than it
 //! may is cancelled, if it has begun; what waits for a runner goes on waiting.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_jobs::{Delivered, Ended, Error as JobsError, Out, Outcome};
-use holdfast_session::{End, Error as SessionError, Outcome as Heard};
+use holdfast_jobs::{Answered, Delivered, Ended, Error as JobsError, Out, Outcome};
+use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard};
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +25,9 @@ use crate::{fire::Ctx, meter};
 /// How much longer than it may take a firing is waited for, before it counts as lost: within this
 /// time it is cancelled, and says so.
 pub const GRACE: Duration = Duration::from_secs(60);
+
+/// How long an answer may be on its way: longer than a bridge tries.
+const ARRIVAL: Duration = Duration::from_secs(7_200);
 
 /// How often is asked.
 const EACH: Duration = Duration::from_secs(1);
@@ -79,16 +88,25 @@ impl Settle {
         let messages: Vec<_> =
             page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
         let ends = self.ctx.sessions.ends(&messages).await?;
+        let arrivals = self.arrivals(page, &ends).await?;
         let mut open = vec![true; page.len()];
         let (mut ended, mut ran, mut more) = (Vec::new(), Vec::new(), Vec::new());
+        let mut answered = Vec::new();
         for end in ends {
             let Some(out) = page.get(end.place) else { continue };
             open[end.place] = false;
-            if end.run.is_some() {
-                let message = Some((out.session, out.seq));
-                ran.push(Delivered { firing: out.firing, run: end.run, lease: GRACE, message });
+            let arrival = arrivals.get(&end.place).copied().unwrap_or(Arrival::Arrived);
+            if arrival == Arrival::OnItsWay && !(out.answered && out.left <= GRACE) {
+                if !out.answered {
+                    let (firing, run) = (out.firing, end.run);
+                    answered.push(Answered { firing, run, patience: ARRIVAL + GRACE });
+                }
+                continue;
             }
-            ended.push(how(out, &end));
+            if end.run.is_some() {
+                ran.push(Delivered { run: end.run, ..again(out, GRACE) });
+            }
+            ended.push(how(out, &end, arrival));
         }
         for (out, _) in page.iter().zip(open).filter(|(out, open)| *open && out.left <= GRACE) {
             match self.give_up(out).await {
@@ -99,9 +117,7 @@ impl Settle {
                     took: None,
                 }),
                 Ok(Late::Waits) => {
-                    let message = Some((out.session, out.seq));
-                    let lease = GRACE + MORE;
-                    more.push(Delivered { firing: out.firing, run: None, lease, message });
+                    more.push(again(out, GRACE + MORE));
                 }
                 Err(error) => warn!(%error, "a run that takes too long cannot be ended yet"),
             }
@@ -109,11 +125,30 @@ impl Settle {
         // The log says which turn it was.
         self.ctx.jobs.delivered(&ran).await?;
         self.ctx.jobs.delivered(&more).await?;
+        self.ctx.jobs.answered(&answered).await?;
         for end in &ended {
             meter::ended(end.outcome);
         }
         self.ctx.jobs.finished(&ended).await?;
         Ok(())
+    }
+
+    /// How far the answers have got that are to arrive, by their places.
+    async fn arrivals(
+        &self,
+        page: &[Out],
+        ends: &[End],
+    ) -> Result<HashMap<usize, Arrival>, SessionError> {
+        let (mut places, mut runs) = (Vec::new(), Vec::new());
+        for end in ends.iter().filter(|end| end.outcome == Heard::Completed) {
+            let out = page.get(end.place).filter(|out| out.arrives);
+            if let (Some(out), Some(run)) = (out, end.run) {
+                places.push(end.place);
+                runs.push((out.firing.tenant, out.session, run));
+            }
+        }
+        let arrivals = self.ctx.sessions.arrivals(&runs).await?;
+        Ok(places.into_iter().zip(arrivals).collect())
     }
 
     /// Ends what takes too long, if it has begun.
@@ -149,10 +184,20 @@ enum Late {
     Waits,
 }
 
+/// Says again that a firing is out, and may be for so long.
+fn again(out: &Out, lease: Duration) -> Delivered {
+    let message = Some((out.session, out.seq));
+    Delivered { firing: out.firing, run: None, lease, message, arrives: out.arrives }
+}
+
 /// How a firing went whose message ended so. What somebody ended is no error: it is not tried again.
-fn how(out: &Out, end: &End) -> Ended {
+fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
     let (outcome, class) = match end.outcome {
-        Heard::Completed => (Outcome::Ok, None),
+        Heard::Completed => match arrival {
+            Arrival::Arrived => (Outcome::Ok, None),
+            // The channel gave it up, or nobody sends for it.
+            Arrival::Lost | Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),
+        },
         Heard::Interrupted => (Outcome::Skipped, Some("interrupted")),
         Heard::Cancelled => (Outcome::Skipped, Some("cancelled")),
         Heard::Failed => (Outcome::Error, Some("failed")),

@@ -11,6 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "holdfast-browser",
         "holdfast-bus",
+        "holdfast-doors",
         "holdfast-embed",
         "holdfast-grpc",
         "holdfast-llm",
@@ -65,13 +66,12 @@ const VENDORS: &[(&str, &[&str])] = &[
     (
         "axum",
         &[
-            "agent-runner",
             "channel-bridge",
             "gateway",
+            "holdfast-doors",
             "holdfast-embed",
             "holdfast-testkit",
             "memory",
-            "scheduler",
             TESTS,
         ],
     ),

@@ -39,7 +39,7 @@ async fn deliver(world: &World, firings: &[Firing], arrived: &Delivery) -> anyho
     let lease = Duration::from_secs(60);
     let delivered: Vec<Delivered> = firings
         .iter()
-        .map(|one| Delivered { firing: one.id, run: None, lease, message: None })
+        .map(|one| Delivered { firing: one.id, run: None, lease, message: None, arrives: false })
         .collect();
     assert_eq!(world.jobs.delivered(&delivered).await?, firings.len() as u64);
     let ended: Vec<_> = firings.iter().map(|one| ended(one, Outcome::Ok)).collect();
@@ -159,7 +159,13 @@ async fn a_slot_that_comes_while_one_runs_is_skipped_waits_or_runs_beside_it() -
         let lease = Duration::from_secs(60);
         world
             .jobs
-            .delivered(&[Delivered { firing: first.id, run: None, lease, message: None }])
+            .delivered(&[Delivered {
+                firing: first.id,
+                run: None,
+                lease,
+                message: None,
+                arrives: false,
+            }])
             .await?;
         let sql = "update schedule.jobs set slot_at = now(), due_at = now() where due_at > now()";
         world.admin(sql).await?;

@@ -43,7 +43,13 @@ async fn a_job_that_runs_is_not_run_beside_unless_it_may() -> anyhow::Result<()>
         let lease = Duration::from_secs(60);
         world
             .jobs
-            .delivered(&[Delivered { firing: running.id, run: None, lease, message: None }])
+            .delivered(&[Delivered {
+                firing: running.id,
+                run: None,
+                lease,
+                message: None,
+                arrives: false,
+            }])
             .await?;
 
         let ran = world.jobs.run_now(ada.id, job.id, Uuid::now_v7(), Mode::Force).await?;

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Delivered, FiringState, JobState, Origin, Outcome, Postponed, Refused, Slot};
-use holdfast_types::RunId;
+use holdfast_jobs::{
+    Answered, Delivered, FiringState, JobKind, JobState, Origin, Outcome, Postponed, Refused, Slot,
+};
+use holdfast_types::{RunId, SessionId};
 use serde_json::json;
 
 use crate::world::{World, ended, since};
@@ -20,6 +22,7 @@ async fn a_run_s_outcome_is_on_record_once() -> anyhow::Result<()> {
         run: Some(run),
         lease: Duration::from_secs(60),
         message: None,
+        arrives: false,
     };
 
     assert_eq!(world.jobs.delivered(&[delivered]).await?, 1);
@@ -177,5 +180,66 @@ async fn the_last_hundred_runs_of_a_job_are_kept() -> anyhow::Result<()> {
     assert_eq!((count, runs.len()), (120, 100));
     assert_eq!((runs[0].n, runs[99].n), (120, 21));
     assert_eq!(world.number("select count(*) from schedule.firings").await?, 100);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_whose_answer_is_on_its_way_goes_on_and_holds_nobody_up() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({"every_s": 3600})).await?;
+    let firing = world.claim_one().await?;
+    let lease = Duration::from_secs(60);
+    let message = Some((SessionId::generate(), 1));
+    let out = Delivered { firing: firing.id, run: None, lease, message, arrives: true };
+    world.jobs.delivered(&[out]).await?;
+    let patience = Duration::from_secs(600);
+    let answered = Answered { firing: firing.id, run: Some(RunId::generate()), patience };
+
+    assert_eq!(world.jobs.answered(&[answered]).await?, 1);
+    assert_eq!(world.jobs.answered(&[answered]).await?, 0);
+
+    let found = world.jobs.out(None, 10).await?;
+    assert!(found[0].arrives && found[0].answered && found[0].left > lease, "{found:?}");
+    assert_eq!(ada.get(job.id).await?.running, None);
+    world.admin("update schedule.jobs set due_at = now()").await?;
+    let next = world.claim_one().await?;
+    assert_ne!(next.id, firing.id);
+    assert_eq!(world.end(&firing, Outcome::Error).await?, 1);
+    let job = ada.get(job.id).await?;
+    assert_eq!((job.errors, job.running.map(|running| running.slot)), (1, Some(next.id.slot)));
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_a_reminder_that_failed_it_is_told_each_time_and_of_nothing_else() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let told = "select count(*) from session.events
+                where family = 'reminders' and name = 'reminder.failed'";
+    ada.due(5, json!({})).await?;
+    let firing = world.claim_one().await?;
+    world.end(&firing, Outcome::Error).await?;
+    world.admin("delete from schedule.firings").await?;
+    assert_eq!(world.number(told).await?, 0);
+
+    let mut new = ada.job(since(5, json!({})));
+    new.kind = JobKind::Reminder;
+    ada.add(new).await?;
+    let mut firing = world.claim_one().await?;
+    for times in 1..=4 {
+        world.end(&firing, Outcome::Error).await?;
+        world.end(&firing, Outcome::Error).await?;
+        assert_eq!(world.number(told).await?, times);
+        let again = format!("{told} and payload->>'again' = 'true'");
+        assert_eq!(world.number(&again).await?, times.min(3));
+        if times < 4 {
+            world
+                .admin("update schedule.firings set offer_at = now() where offer_at is not null")
+                .await?;
+            firing = world.sweep().await?[0];
+        }
+    }
     Ok(())
 }

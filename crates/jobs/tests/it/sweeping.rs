@@ -38,7 +38,13 @@ async fn a_run_of_which_nothing_is_heard_is_lost_and_holds_nothing_up() -> anyho
     let lease = Duration::from_secs(60);
     world
         .jobs
-        .delivered(&[Delivered { firing: firing.id, run: None, lease, message: None }])
+        .delivered(&[Delivered {
+            firing: firing.id,
+            run: None,
+            lease,
+            message: None,
+            arrives: false,
+        }])
         .await?;
     assert_eq!(world.jobs.sweep(100).await?.ended, 0);
 
@@ -59,7 +65,8 @@ async fn a_run_that_says_that_it_goes_on_is_not_lost() -> anyhow::Result<()> {
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     let firing = world.claim_one().await?;
     let lease = Duration::from_secs(60);
-    let goes_on = [Delivered { firing: firing.id, run: None, lease, message: None }];
+    let goes_on =
+        [Delivered { firing: firing.id, run: None, lease, message: None, arrives: false }];
     world.jobs.delivered(&goes_on).await?;
     world.lapse().await?;
 

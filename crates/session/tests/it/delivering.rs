@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use holdfast_session::{Append, HANDOVER, NewDelivery, Sent};
-use holdfast_types::{DeliveryClass, DeliveryId, RunId, RunnerId};
+use holdfast_session::{Append, Arrival, HANDOVER, NewDelivery, Sent};
+use holdfast_types::{Act, DeliveryClass, DeliveryId, RunId, RunnerId};
 
 use crate::world::World;
 
@@ -246,5 +246,48 @@ async fn what_was_begun_is_sent_although_another_tenants_could_not_be() -> anyho
         found.iter().map(|delivery| delivery.tenant).collect()
     };
     assert_eq!((whose(&begun), whose(&rest)), (vec![tenants[0]], vec![tenants[1]]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_turn_said_has_arrived_once_it_was_sent_and_is_lost_once_it_was_given_up()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let bridge = RunnerId::generate();
+    let ada = world.tenant();
+    ada.say("s", "k1", "hello").await?;
+    let claim = world.claim_one().await?;
+    let (said, pinned) = (RunId::generate(), RunId::generate());
+    let delivery = |text: &str, act| NewDelivery {
+        target: ada.target(),
+        text: text.to_owned(),
+        act,
+        id: DeliveryId::generate(),
+    };
+    for (run, deliveries) in [
+        (said, vec![delivery("a", None), delivery("b", None)]),
+        (pinned, vec![delivery("", Some(Act::Pin { message: "m0".to_owned() }))]),
+    ] {
+        let append = Append { run: Some(run), deliveries, ..Append::default() };
+        world.sessions.append(&claim, append).await?;
+    }
+    let turns = [said, pinned, RunId::generate()].map(|run| (ada.id, claim.session, run));
+    let far = async || world.sessions.arrivals(&turns).await;
+    let settle = async |sent: Sent| {
+        let due =
+            world.sessions.claim_deliveries("webhook", DeliveryClass::Keyed, bridge, 1).await?;
+        world.sessions.settle(&due[0], bridge, sent).await
+    };
+    let refused = || Sent::Refused { reason: "no such chat".into() };
+
+    assert_eq!(far().await?, [Arrival::OnItsWay, Arrival::OnItsWay, Arrival::Arrived]);
+    settle(refused()).await?;
+    assert_eq!(far().await?[0], Arrival::OnItsWay);
+    settle(yes()).await?;
+    settle(refused()).await?;
+    assert_eq!(far().await?, [Arrival::Lost, Arrival::Arrived, Arrival::Arrived]);
+
+    let strangers = turns.map(|(_, session, run)| (world.tenant().id, session, run));
+    assert_eq!(world.sessions.arrivals(&strangers).await?, [Arrival::Arrived; 3]);
     Ok(())
 }

@@ -33,7 +33,7 @@ impl Turn<'_> {
         let owner = fired.and_then(|fired| fired.owner.clone());
         Asked {
             user: person(self.kind, &self.key, speaker).or(owner),
-            zone: brief.zone_name.parse().unwrap_or_default(),
+            zone: self.own_zone().or_else(|| brief.zone_name.parse().ok()).unwrap_or_default(),
             locale: spoken(self.journal.entries()),
             renewal: renewal(self.journal.entries(), self.journal.turn()),
         }

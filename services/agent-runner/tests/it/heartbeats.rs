@@ -5,7 +5,9 @@ use std::time::Duration;
 use holdfast_bus::Subject;
 use holdfast_directory::Agent;
 use holdfast_jobs::{HeartbeatLine, Job, JobState, Mode, Ran, heartbeat_job};
-use holdfast_schedule::heartbeat::{ActiveHours, HeartbeatConfig, HeartbeatTarget, Status};
+use holdfast_schedule::heartbeat::{
+    ActiveHours, HeartbeatConfig, HeartbeatTarget, HoursZone, Status,
+};
 use holdfast_session::{NewMessage, Sent};
 use holdfast_testkit::Reply;
 use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target};
@@ -561,5 +563,38 @@ async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> any
     world.all_ended().await?;
     let asked = "select count(*) from session.inbox where source = 'schedule'";
     assert_eq!((world.number(asked).await?, world.beaten().len()), (1, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn hours_are_those_of_whoever_is_told_if_they_said_where_they_are() -> anyhow::Result<()> {
+    let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
+    let (jobs, id) = (world.jobs()?, heartbeat_job(world.agent.id));
+    let run = async || {
+        world.all_ended().await?;
+        jobs.run_now(world.tenant, id, uuid::Uuid::now_v7(), Mode::Force).await?;
+        world.bus.wake_schedule();
+        anyhow::Ok(())
+    };
+    let now = Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
+    let hour = |hours: i64| format!("{:02}:00", (now.hour() as i64 + hours).rem_euclid(24));
+    // Now is within them on the agent's clock, and nine hours later it is not.
+    let hours =
+        |zone: HoursZone| Some(ActiveHours { start: hour(-2), end: hour(3), timezone: zone });
+    world.send(world.owners("/timezone Asia/Tokyo")).await?;
+    let is_set =
+        "select count(*) from session.sessions where settings->>'time_zone' = 'Asia/Tokyo'";
+    world.until("it is set", async || world.number(is_set).await.is_ok_and(|n| n == 1)).await?;
+
+    world.set(|heart| heart.active_hours = hours(HoursZone::User)).await?;
+    run().await?;
+    let user = world.came(1).await?;
+    world.set(|heart| heart.active_hours = hours(HoursZone::Local)).await?;
+    world.model.queue([Reply::text("HEARTBEAT_OK")]);
+    run().await?;
+    let local = world.came(2).await?;
+
+    assert_eq!(user, (Status::Skipped, Some("quiet-hours".to_owned())));
+    assert_eq!(local, (Status::OkToken, None));
     Ok(())
 }

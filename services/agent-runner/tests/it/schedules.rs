@@ -360,3 +360,59 @@ async fn jobs_are_made_changed_and_run_by_the_agents_tool_in_the_owners_conversa
     assert!(theirs.starts_with("jobs are for a conversation with your owner"), "{theirs}");
     Ok(())
 }
+
+#[tokio::test]
+async fn times_are_on_the_clock_of_whoever_says_where_they_are_and_of_nobody_else()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let say = async |chat: &str, text: &str| {
+        world.text(&world.send(world.direct(chat, text)).await?).await
+    };
+    let day = Timestamp::now().checked_add(jiff::SignedDuration::from_hours(240))?;
+    let day = day.strftime("%Y-%m-%d").to_string();
+    let when = json!({"time": format!("{day} 09:30"), "content": "stretch"});
+    let asked = |says: &str| -> anyhow::Result<bool> {
+        let last = world.model.requests().pop().unwrap();
+        Ok(last.messages().first().is_some_and(|system| system.to_string().contains(says)))
+    };
+
+    let none = say("42", "/timezone Mars/Olympus").await?;
+    let unset = say("42", "/timezone").await?;
+    let set = say("42", "/timezone asia/shanghai").await?;
+    world.model.answer(through("scheduler_add", when));
+    say("42", "remind me").await?;
+    let own = (asked("(Asia/Shanghai)")?, asked("(UTC)")?);
+    say("7", "remind me").await?;
+    let other = (asked("(Asia/Shanghai)")?, asked("(UTC)")?);
+    say("42", "/new").await?;
+    let kept = say("42", "/timezone").await?;
+    let back = say("42", "/timezone default").await?;
+
+    assert!(none.starts_with("`Mars/Olympus` is not a time zone"), "{none}");
+    assert!(unset.starts_with("Time zone: UTC (the assistant's). It is "), "{unset}");
+    assert!(set.starts_with("Time zone: Asia/Shanghai (set for this conversation)"), "{set}");
+    assert_eq!((own, other), ((true, false), (false, true)));
+    let mut slots: Vec<_> = world.all_jobs().await?.into_iter().map(|job| job.next_slot).collect();
+    slots.sort_unstable();
+    let at = |time: &str| Some(format!("{day}T{time}:00Z").parse::<Timestamp>().unwrap());
+    assert_eq!(slots, [at("01:30"), at("09:30")]);
+    assert_eq!((kept, back), (set, unset));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_of_a_few_words_is_on_its_owners_clock() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let say = async |text: &str| world.text(&world.send(world.owners(text)).await?).await;
+    let input = json!({"action": "add", "message": "stand up", "cron_expr": "0 9 * * *"});
+
+    say("/timezone Asia/Tokyo").await?;
+    world.model.answer(through("cron", input));
+    say("do it").await?;
+
+    let spec = world.all_jobs().await?[0].spec.to_string();
+    assert!(spec.contains("Asia/Tokyo"), "{spec}");
+    Ok(())
+}

@@ -12,7 +12,7 @@ use holdfast_schedule::{
     Zone,
     heartbeat::{ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before},
 };
-use holdfast_types::TenantId;
+use holdfast_types::{SessionKey, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -53,17 +53,20 @@ impl Heartbeats {
             jobs.heartbeat(tenant, agent.id).await?,
             jobs.heartbeat_lines(tenant, agent.id, 1).await?,
         );
-        let zone: Zone = agent.settings.time_zone.parse().unwrap_or_default();
-        let zones = Zones { user: Some(zone.clone()), local: zone };
+        let place = sessions.last_place(tenant, agent.id).await?;
+        let is_main = place.as_ref().is_some_and(|place| place.key.kind().as_str() == "main");
+        let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
+        let main = SessionKey::main(&agent.name);
+        let told = place.as_ref().map_or(&main, |place| &place.key);
+        let user = sessions.zone_of(tenant, told).await?.and_then(|name| name.parse().ok());
+        let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
+        let zones = Zones { user, local };
         let content = file.as_ref().map(|file| String::from_utf8_lossy(&file.content));
         let facts = Facts { in_flight: false, file: content.as_deref() };
         let quiet = match before(config, Timestamp::now(), &zones, facts) {
             Before::Quiet { reason, .. } => reason.to_owned(),
             Before::Ask { .. } => String::new(),
         };
-        let place = sessions.last_place(tenant, agent.id).await?;
-        let is_main = place.as_ref().is_some_and(|place| place.key.kind().as_str() == "main");
-        let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
         let job = job.filter(|job| job.state == JobState::Active);
         let mut times = Vec::new();
         if let Some((spec, mut at)) =

@@ -1,12 +1,15 @@
 //! Jobs and reminders, as programs make them.
 
+use std::time::Duration;
+
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddReminderRequest, BackfillJobRequest, CancelReminderRequest,
     GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest, ListNextTimesRequest,
     ListRemindersRequest, PauseJobRequest, ResumeJobRequest, RunJobRequest, UpdateJobRequest,
     WakeAgentRequest, schedules_client::SchedulesClient,
 };
-use holdfast_types::{AgentName, SessionKey};
+use holdfast_session::{NewMessage, Opening};
+use holdfast_types::{AgentName, Body, QueueMode, SessionKey, SessionSettings, Source};
 use serde_json::{Value, json};
 use tonic::{Code, transport::Channel};
 
@@ -199,5 +202,49 @@ async fn an_agent_is_told_something_with_its_next_turn_once() -> anyhow::Result<
     let key = SessionKey::main(&AgentName::new("main"));
     let waits = world.sessions.system_events(world.anna.id, &key).await?;
     assert_eq!(waits.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let mut client = client(&world).await?;
+    let anna = &world.anna;
+    let key: SessionKey = "agent:main:api:u".parse()?;
+    let time_zone = Some("Asia/Tokyo".to_owned());
+    let message = NewMessage {
+        key,
+        agent: world.directory.default_agent(anna.id).await?.id,
+        label: None,
+        source: Source::Internal("test".into()),
+        idem_key: "u".into(),
+        body: Body { silent: true, ..Body::text("hi") },
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    let opening =
+        Opening { message, settings: SessionSettings { time_zone, ..SessionSettings::default() } };
+    world.sessions.ingest_many(anna.id, &[opening]).await?.remove(0)?;
+    let day = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_hours(240))?;
+    let day = day.strftime("%Y-%m-%d").to_string();
+    let remind = |user: &str, time_zone: &str| AddReminderRequest {
+        user: user.into(),
+        time: format!("{day} 09:30"),
+        content: "stretch".into(),
+        time_zone: time_zone.into(),
+        ..AddReminderRequest::default()
+    };
+    let midnight = format!("{day}T00:00:00Z").parse::<jiff::Timestamp>()?.as_second();
+    let mut minutes = async |user: &str, zone: &str| -> anyhow::Result<i64> {
+        let set = client.add_reminder(anna.request(remind(user, zone))).await?.into_inner();
+        let at = set.reminder.unwrap_or_default().at.unwrap_or_default().seconds;
+        Ok((at - midnight) / 60)
+    };
+
+    assert_eq!(minutes("api:u", "").await?, 30);
+    assert_eq!(minutes("api:u", "UTC").await?, 570);
+    assert_eq!(minutes("api:other", "").await?, 570);
     Ok(())
 }

@@ -11,8 +11,8 @@ use holdfast_jobs::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
 use holdfast_schedule::{
     Zone,
     heartbeat::{
-        BUSY_RETRY, Before, Facts, HeartbeatConfig, HeartbeatEvent, HeartbeatTarget, Status, Zones,
-        before, digest,
+        BUSY_RETRY, Before, Facts, HeartbeatConfig, HeartbeatEvent, HeartbeatTarget, HoursZone,
+        Status, Zones, before, digest,
     },
 };
 use holdfast_session::Place;
@@ -69,8 +69,13 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     });
     let told = place.as_ref().map_or_else(|| main.clone(), |place| place.key.clone());
     let file = ctx.beats.file(tenant, job.agent).await?;
-    let zone: Zone = agent.settings.time_zone.parse().unwrap_or_default();
-    let zones = Zones { user: Some(zone.clone()), local: zone };
+    // Where whoever is told of it is, if its hours are theirs and they said so.
+    let user = match config.active_hours.as_ref().map(|hours| &hours.timezone) {
+        Some(HoursZone::User) => ctx.sessions.zone_of(tenant, &told).await?,
+        Some(HoursZone::Local | HoursZone::Named(_)) | None => None,
+    };
+    let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
+    let zones = Zones { user: user.and_then(|name| name.parse().ok()), local };
     let facts = Facts {
         in_flight: ctx.sessions.is_busy(tenant, &[&key, &told]).await?,
         file: file.as_deref(),

@@ -30,7 +30,7 @@ pub fn fate(firing: &Firing, job: &Job) -> Fate {
         body: body(firing, job, &reminder),
         target: reminder.target,
         mode: QueueMode::Followup,
-        ends: Ends::Answered(PATIENCE),
+        ends: Ends::Arrived(PATIENCE),
     }))
 }
 

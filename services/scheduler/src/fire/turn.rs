@@ -38,6 +38,11 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     let fired = post.map(|post| {
         Box::new(Fired { post: Some(post), ..Fired::new(job.id, firing.at.as_millisecond()) })
     });
+    let within = Duration::from_secs(u64::from(turn.timeout_seconds));
+    let ends = match turn.deliver && !turn.best_effort_deliver {
+        true => Ends::Arrived(within),
+        false => Ends::Answered(within),
+    };
     Fate::Message(Box::new(Errand {
         key,
         agent: job.agent,
@@ -49,7 +54,7 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
         body: Body { fired, ..Body::text(turn.message) },
         target,
         mode: QueueMode::Followup,
-        ends: Ends::Answered(Duration::from_secs(u64::from(turn.timeout_seconds))),
+        ends,
     }))
 }
 

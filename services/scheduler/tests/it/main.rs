@@ -1,5 +1,6 @@
 //! What the scheduler promises, on a real Postgres and a real NATS.
 
+mod arriving;
 mod ending;
 mod firing;
 mod idling;

@@ -10,9 +10,12 @@ use holdfast_jobs::{Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, Run
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
-use holdfast_session::{Claim, Completion, Loaded, Outcome, Sessions};
+use holdfast_session::{Claim, Completion, Loaded, NewDelivery, Outcome, Sent, Sessions};
 use holdfast_testkit::{Database, nats};
-use holdfast_types::{JobId, RunId, RunnerId, SessionKey, TenantId, Usage, Wait};
+use holdfast_types::{
+    AccountId, DeliveryClass, DeliveryId, JobId, RunId, RunnerId, SessionKey, Target, TenantId,
+    Usage, Wait,
+};
 use jiff::Timestamp;
 use scheduler::{App, Config, Scheduler};
 use serde_json::Value;
@@ -147,14 +150,38 @@ impl World {
         loaded: &Loaded,
         outcome: Outcome,
     ) -> anyhow::Result<RunId> {
-        self.end(claim, loaded, outcome, Wait::Anything).await
+        self.end(claim, loaded, outcome, Wait::Anything, vec![]).await
+    }
+
+    /// Answers with something that is to be sent to a program.
+    pub async fn answer_by_channel(&self, claim: &Claim, loaded: &Loaded) -> anyhow::Result<()> {
+        let target = Target {
+            channel: "webhook".to_owned(),
+            account: AccountId::generate(),
+            chat: "1".to_owned(),
+            thread: None,
+            reply_to: None,
+        };
+        let id = DeliveryId::generate();
+        let answer = NewDelivery { target, text: "it is done".to_owned(), act: None, id };
+        let wait = Wait::Anything;
+        self.end(claim, loaded, Outcome::Completed, wait, vec![answer]).await.map(drop)
+    }
+
+    /// Tries to send what is next to be sent.
+    pub async fn send(&self, sent: Sent) -> anyhow::Result<()> {
+        let (bridge, class) = (self.runner, DeliveryClass::Keyed);
+        let due = self.sessions.claim_deliveries("webhook", class, bridge, 1).await?;
+        let delivery = due.first().context("nothing is to be sent")?;
+        self.sessions.settle(delivery, bridge, sent).await?;
+        Ok(())
     }
 
     /// Answers in the session of this key, which then waits for that.
     pub async fn rest(&self, key: &SessionKey, wait: Wait) -> anyhow::Result<()> {
         let (claim, loaded) = self.claim().await?;
         anyhow::ensure!(loaded.key == key.as_str(), "another session was ready");
-        self.end(&claim, &loaded, Outcome::Completed, wait).await.map(drop)
+        self.end(&claim, &loaded, Outcome::Completed, wait, vec![]).await.map(drop)
     }
 
     async fn end(
@@ -163,6 +190,7 @@ impl World {
         loaded: &Loaded,
         outcome: Outcome,
         wait: Wait,
+        deliveries: Vec<NewDelivery>,
     ) -> anyhow::Result<RunId> {
         let first = loaded.waiting.first().context("nothing waits")?;
         let run = first.message.into();
@@ -174,7 +202,7 @@ impl World {
             outcome,
             reason: None,
             reply: None,
-            deliveries: vec![],
+            deliveries,
             usage: Usage::default(),
             model: "test:one".to_owned(),
             steps: 1,

@@ -78,7 +78,14 @@ impl Schedules {
             }
             None => conversation(&agent.name, &user)?,
         };
-        let zone = some(time_zone).unwrap_or(agent.settings.time_zone);
+        let zone = match some(time_zone) {
+            Some(zone) => zone,
+            // Where they said that they are, in the conversation in which it is said.
+            None => {
+                let own = self.state.sessions.zone_of(caller.tenant, &session).await;
+                own.map_err(Error::from)?.unwrap_or(agent.settings.time_zone)
+            }
+        };
         let zone: Zone = zone.parse().map_err(wrong)?;
         let locale = some(locale).map_or_else(|| Locale::spoken(&content), |tag| Locale::of(&tag));
 
