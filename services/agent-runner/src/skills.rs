@@ -13,9 +13,11 @@
 //! |---|---|
 //! | `home.rs` | what `find_skills` and `install_skill` know of the agent |
 //! | `called.rs` | skills that people call by their names, and that models read |
+//! | `dispatched.rs` | those of them whose command goes to a tool as it was typed |
 //! | `recommended.rs` | skills that seem to fit a message |
 
 mod called;
+mod dispatched;
 mod home;
 mod recommended;
 

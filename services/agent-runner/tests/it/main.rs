@@ -18,6 +18,7 @@ mod compacting;
 mod connected;
 mod contexts;
 mod dials;
+mod dispatched;
 mod failing;
 mod first_run;
 mod flushing;
