@@ -42,6 +42,7 @@ mod schedules;
 mod scripted;
 mod shell;
 mod shortening;
+mod skill_env;
 mod skills;
 mod studio;
 mod subagents;
