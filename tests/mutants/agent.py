@@ -24,7 +24,6 @@ GATEWAY = "services/gateway/src/"
 JOBS = "crates/jobs/src/"
 SCHEDULER = "services/scheduler/src/"
 SKILLS = "crates/skills/src/"
-TYPES = "crates/types/src/"
 
 MUTANTS = {
     # What was approved is not compared with what is called.
@@ -973,13 +972,13 @@ MUTANTS = {
             ("scheduler", "it", "firing::a_timer_wakes_who_waits_for_it_and_disturbs_nobody_else"),
         ],
     ),
-    # An archive may say that a file goes above the skill's folder.
+    # A path that leads out of the skill's folder is taken for one that does not.
     "skill-path": Mutant(
         [
             (
-                TYPES + "tree_path.rs",
-                '        "." | ".." => Some("it has',
-                '        "." | ".." if path.is_empty() => Some("it has',
+                SKILLS + "archive.rs",
+                "let path: TreePath = composed\n            .parse()",
+                'let path: TreePath = composed\n            .replace("../", "")\n            .parse()',
             ),
         ],
         [
