@@ -36,6 +36,9 @@ embedder: ## fetch the local embedding model, once
 # Backends of your own are used where all four variables name them; see docs/configuration.md.
 OWN = $(and $(HOLDFAST_DATABASE__URL),$(HOLDFAST_DATABASE__ADMIN_URL),$(HOLDFAST_NATS__URL),$(HOLDFAST_REDIS__URL))
 
+# Not by another make: a line that names one is run even by `make -n`.
+TEST_DOWN = if [ -d .holdfast/test ]; then $(BACKENDS) down --dir .holdfast/test; fi
+
 # The binary first: tests of the whole mesh start it. With CI=true the backends stop at the end.
 test: ## run every test, on real backends
 	$(if $(OWN),,@$(BACKENDS) up --fast --dir .holdfast/test)
@@ -48,11 +51,11 @@ test: ## run every test, on real backends
 	  $(PYTHON) tests/coverage/check.py target/nextest/default/junit.xml || status=$$?; \
 	else $(CARGO) test $(FLAGS) --workspace --no-fail-fast || status=$$?; \
 	  $(PYTHON) tests/coverage/check.py || status=$$?; fi; \
-	if [ "$$CI" = true ]; then $(MAKE) --no-print-directory test-down; fi; \
+	if [ "$$CI" = true ]; then $(TEST_DOWN); fi; \
 	exit $$status
 
 test-down: ## stop the backends that tests use
-	@if [ -d .holdfast/test ]; then $(BACKENDS) down --dir .holdfast/test; fi
+	@$(TEST_DOWN)
 
 chaos: ## the long storm: processes are killed, nothing may be lost; HOLDFAST_CHAOS_MINUTES says how long
 	$(CARGO) build $(FLAGS) --release --workspace --bins

@@ -24,6 +24,7 @@ GATEWAY = "services/gateway/src/"
 JOBS = "crates/jobs/src/"
 SCHEDULER = "services/scheduler/src/"
 SCHEDULE = "crates/schedule/src/"
+SKILLS = "crates/skills/src/"
 
 MUTANTS = {
     # What was approved is not compared with what is called.
@@ -1148,6 +1149,107 @@ MUTANTS = {
         [
             ("agent-runner", "it", "schedules::times_are_on_the_clock_of_whoever_says_where_they_are_and_of_nobody_else"),
             ("agent-runner", "it", "schedules::a_job_of_a_few_words_is_on_its_owners_clock"),
+        ],
+    ),
+    # A path that leads out of the skill's folder is taken for one that does not.
+    "skill-path": Mutant(
+        [
+            (
+                SKILLS + "archive.rs",
+                "let path: TreePath = composed\n            .parse()",
+                'let path: TreePath = composed\n            .replace("../", "")\n            .parse()',
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "archive::tests::a_path_that_leaves_the_folder_is_refused"),
+        ],
+    ),
+    # A link in an archive is taken for a file.
+    "skill-link": Mutant(
+        [
+            (
+                SKILLS + "archive.rs",
+                "if entry.is_symlink() || !matches!(kind, 0 | 0o100_000 | 0o040_000) {",
+                "if kind == 1 {",
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "archive::tests::links_and_devices_are_refused"),
+        ],
+    ),
+    # What a registry says is malicious is installed with a warning.
+    "skill-verdict": Mutant(
+        [
+            (
+                SKILLS + "install.rs",
+                'Err(refused(format!("it is malicious: {why}"))),',
+                "Ok(Some(why.clone())),",
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "install::tests::what_does_harm_or_is_not_judged_is_not_even_downloaded"),
+            ("agent-runner", "it", "skills::a_malicious_skill_is_not_even_downloaded"),
+        ],
+    ),
+    # That nobody has judged a skill is taken for a good sign, by whoever installs it.
+    "skill-unjudged": Mutant(
+        [
+            (
+                SKILLS + "install.rs",
+                "(Verdict::Clean, _) => Ok(None),",
+                "(Verdict::Clean, _) | (Verdict::Unavailable(_), Unjudged::Refused) => Ok(None),",
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "install::tests::what_does_harm_or_is_not_judged_is_not_even_downloaded"),
+        ],
+    ),
+    # A registry that does not answer is taken for one that has no objection.
+    "skill-fail-open": Mutant(
+        [
+            (
+                SKILLS + "registry/clawhub.rs",
+                "Err(error) => Verdict::Unavailable(one_line(&error.to_string(), 200)),",
+                "Err(_) => Verdict::Clean,",
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "registry::tests::a_verdict_is_what_moderation_and_scanners_say_and_silence_is_none"),
+        ],
+    ),
+    # What everybody has goes before the tenant's, and that before the agent's own.
+    "skill-precedence": Mutant(
+        [
+            (
+                SKILLS + "shelf.rs",
+                "files.sort_by(|a, b| (a.scope, &a.folder).cmp(&(b.scope, &b.folder)));",
+                "files.sort_by(|a, b| (b.scope, &a.folder).cmp(&(a.scope, &b.folder)));",
+            ),
+        ],
+        [
+            ("holdfast-skills", "lib", "shelf::tests::the_nearer_one_wins_and_what_it_hides_is_reported"),
+        ],
+    ),
+    # The rule of a package that was imported leads to its agent at once.
+    "package-rule": Mutant(
+        [
+            (
+                DIRECTORY + "verbs/packages.rs",
+                "let rule = NewRule { disabled: true, ..rule };",
+                "let rule = NewRule { disabled: false, ..rule };",
+            ),
+        ],
+        [
+            ("gateway", "it", "skills::an_agent_comes_as_a_file_leads_nowhere_until_it_is_approved_and_goes_as_the_same_file"),
+        ],
+    ),
+    # What a skill's commands are given stands in what they tell.
+    "skill-secret": Mutant(
+        [
+            (RUNNER + "call.rs", "let made = unsaid(&brief.skills.secrets, made);", ""),
+        ],
+        [
+            ("agent-runner", "it", "skill_env::a_command_has_the_secret_of_a_skill_and_nobody_is_told_it"),
         ],
     ),
 }

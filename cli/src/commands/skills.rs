@@ -1,5 +1,7 @@
 //! `holdfast skills`.
 
+mod env;
+
 use std::{fs, path::Path};
 
 use clap::{Args, Subcommand};
@@ -10,6 +12,7 @@ use holdfast_proto::gateway::v1::{
 };
 use serde_json::{Value, json};
 
+use self::env::Env;
 use super::view::time;
 use crate::{client::Client, error::Error, screen::Screen};
 
@@ -81,6 +84,9 @@ pub enum Skills {
         /// Its name
         name: String,
     },
+    /// Secrets that the commands of skills are given
+    #[command(subcommand)]
+    Env(Env),
     /// Who installed, published or removed which skill, and where it came from
     Audit {
         /// At most so many
@@ -120,6 +126,11 @@ impl Skills {
                 let listed = client.answer(client.skills().list_skills(request).await)?;
                 for skipped in listed.skipped {
                     screen.note(&skipped.why)?;
+                }
+                for skill in &listed.skills {
+                    for lack in &skill.lacks {
+                        screen.note(&format!("{} cannot be used: {lack}", skill.name))?;
+                    }
                 }
                 screen.list(&SKILL, listed.skills.iter().map(view).collect())
             }
@@ -186,6 +197,7 @@ impl Skills {
                 client.answer(client.skills().remove_skill(request).await)?;
                 screen.done("removed", &json!({ "removed": removed }))
             }
+            Self::Env(env) => env.run(client, screen).await,
             Self::Audit { limit, before } => {
                 let request = client.request(ListSkillChangesRequest { before, limit });
                 let listed = client.answer(client.skills().list_skill_changes(request).await)?;
@@ -270,6 +282,7 @@ fn view(skill: &Skill) -> Value {
         "user_invocable": skill.user_invocable,
         "model_invocable": skill.model_invocable,
         "needs": skill.needs,
+        "lacks": skill.lacks,
     })
 }
 

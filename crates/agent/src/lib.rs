@@ -48,6 +48,6 @@ pub use outcome::{NO_REPLY, Outcome, is_silent, outcome_of, reply_of, seen};
 pub use prompt::{CONTEXT_LIMIT, PromptInput, build, build_on};
 pub use sought::sought;
 pub use step::{
-    HALTED, Limit, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard,
+    Came, HALTED, Limit, Limits, Step, UNKNOWN_OUTCOME, is_allowed, limit_reached, next, unheard,
     untouched,
 };

@@ -13,6 +13,7 @@
 //! | some | past a limit, of the turn or of one thought | refuse them |
 //! | some | other | call: a run of reads together, all else alone, in the model's order |
 //! | some | none | think; without tools once calls were refused for the turn |
+//! | a command's, and no model's | none, and nobody spoke since | answer with what came of it |
 //! | made without tools, and yet has calls | – | halt |
 //!
 //! **What can go wrong.** The runner must append what is heard *before* it asks
@@ -100,8 +101,19 @@ pub enum Step<'j> {
     Unknown(&'j ToolCall),
     /// Append `Returned`, failed, with [`limit_reached`] for each of these; do not make them.
     Refuse(Vec<&'j ToolCall>, Limit),
+    /// End the turn with what came of this call, which was a command: no model is asked.
+    Answer(&'j ToolCall, Came<'j>),
     /// End the turn: append a `Failed` note with [`HALTED`], and tell the sender.
     Halt,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Came<'j> {
+    /// What it told.
+    pub output: &'j str,
+    /// Whether it failed.
+    pub failed: bool,
 }
 
 /// Says what to do next in a session. `effect_of` tells a tool's effect by its name.
@@ -126,10 +138,34 @@ pub fn next(journal: &[Entry], limits: Limits, effect_of: impl Fn(&str) -> Effec
     if !refused.is_empty() {
         return Step::Refuse(refused, limit);
     }
+    if let Some(answer) = dispatched(turn) {
+        return answer;
+    }
     match limit {
         Limit::Turn => Step::ThinkWithoutTools,
         Limit::Thought => Step::Think,
     }
+}
+
+/// The answer of a turn that is a command's, once its call has returned. What is said meanwhile is
+/// for a model, which then answers both.
+fn dispatched(turn: &[Entry]) -> Option<Step<'_>> {
+    let is_command = |entry: &Entry| matches!(entry, Entry::Noted { note: Note::Dispatched, .. });
+    let since = &turn[turn.iter().position(is_command)? + 1..];
+    let [Entry::Thought { calls, .. }, rest @ ..] = since else { return None };
+    let ([call], false) = (calls.as_slice(), rest.iter().any(turn::asks)) else { return None };
+    let came = rest.iter().find_map(|entry| match entry {
+        Entry::Returned { call: id, output, failed, .. } if *id == call.id => {
+            Some(Came { output, failed: *failed })
+        }
+        Entry::Heard { .. }
+        | Entry::Thought { .. }
+        | Entry::Called { .. }
+        | Entry::Returned { .. }
+        | Entry::Noted { .. } => None,
+    })?;
+    let is_thought_about = rest.iter().any(|entry| matches!(entry, Entry::Thought { .. }));
+    (!is_thought_about).then_some(Step::Answer(call, came))
 }
 
 /// The calls of the open turn's last thought that a person was asked about, and nothing came of yet.
@@ -563,6 +599,44 @@ mod tests {
     }
 
     #[test]
+    fn what_came_of_a_commands_call_is_the_answer_unless_somebody_spoke_since() {
+        let mut journal = vec![
+            heard(1, "/weather Rome"),
+            about(Note::Dispatched, "weather"),
+            thought("", &[("command", "read")]),
+        ];
+        assert_eq!(calls(&journal), ["command"]);
+
+        journal.push(returned("command"));
+        let came = Came { output: "result of command", failed: false };
+        assert_eq!(step(&journal), Step::Answer(&call("command", "read"), came));
+        let overheard = [journal.clone(), vec![overheard(2, "psst")]].concat();
+        assert!(matches!(step(&overheard), Step::Answer(..)));
+
+        journal.push(heard(2, "and Paris?"));
+        assert_eq!(step(&journal), Step::Think);
+        journal.extend([thought("", &[("b", "read")]), returned("b")]);
+        assert_eq!(step(&journal), Step::Think);
+    }
+
+    #[test]
+    fn a_commands_call_that_acts_waits_for_a_word_and_is_unknown_after_a_crash_as_every_call() {
+        let command = vec![
+            heard(1, "/send hi"),
+            about(Note::Dispatched, "send"),
+            thought("", &[("command", "act")]),
+        ];
+
+        let asked = [command.clone(), vec![about(Note::Asked, "command")]].concat();
+        assert_eq!(step(&asked), Step::Await(vec![&call("command", "act")]));
+        let begun = [command, vec![called("command", Effect::Acts)]].concat();
+        assert_eq!(step(&begun), Step::Unknown(&call("command", "act")));
+        let denied = [asked, vec![Entry::returned("command", "no", true)]].concat();
+        let came = Came { output: "no", failed: true };
+        assert_eq!(step(&denied), Step::Answer(&call("command", "act"), came));
+    }
+
+    #[test]
     fn the_last_call_within_the_limit_still_leads_to_a_thought_with_tools() {
         let mut journal = vec![heard(1, "hi")];
         for id in ["a", "b", "c", "d"] {
@@ -637,6 +711,7 @@ mod tests {
                 }
                 Step::Unknown(call) => vec![returned(&call.id)],
                 Step::Refuse(calls, _) => calls.iter().map(|call| returned(&call.id)).collect(),
+                Step::Answer(..) => panic!("no command was given"),
                 Step::Halt => vec![noted(Note::Failed)],
             };
             journal.extend(appended);

@@ -22,7 +22,8 @@ pub(crate) fn ends(entry: &Entry) -> bool {
             | Note::Allowed
             | Note::Routed
             | Note::Told
-            | Note::Posted => false,
+            | Note::Posted
+            | Note::Dispatched => false,
         },
         Entry::Heard { .. } | Entry::Called { .. } | Entry::Returned { .. } => false,
     }

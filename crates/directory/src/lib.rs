@@ -6,7 +6,7 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern` | what things are, and what they may be |
+//! | `tenant`, `key`, `agent`, `policy`, `provider`, `credential`, `renewal`, `catalogue`, `budget`, `account`, `connection`, `mcp`, `node`, `routing`, `pattern`, `skill_env` | what things are, and what they may be |
 //! | [`channel`] | what accounts may be set to, for those who serve them |
 //! | `token`, `seal` | the text form of a key; how secrets are kept |
 //! | `verbs` | what can be done; transactions begin and end there |
@@ -42,6 +42,7 @@ mod provider;
 mod renewal;
 mod routing;
 mod seal;
+mod skill_env;
 mod store;
 mod tenant;
 mod token;
@@ -67,5 +68,6 @@ pub use provider::{ELEVENLABS, ModelChoice, ModelSetup, NewProvider, Provider, P
 pub use renewal::{CLAIMED, Grant, NewTokens, Renewable, Renewal, Renewed, RenewedAt};
 pub use routing::{Binding, Identity, NewBinding, NewModelRoute, NewRule, Routing, Rule};
 pub use seal::{DataKey, Kek, Purpose, Seal, Sealing};
+pub use skill_env::{OpenVariable, SkillVariable};
 pub use tenant::{Tenant, TenantChanges, TenantState};
 pub use verbs::NodeStanding;

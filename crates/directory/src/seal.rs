@@ -78,6 +78,13 @@ pub enum Purpose<'a> {
     McpSecrets(&'a str),
     /// The secret of the connection of that name.
     ConnectionSecret(&'a str),
+    /// A variable of the skill of that name.
+    SkillEnv {
+        /// Which skill, in lower case.
+        skill: &'a str,
+        /// Which variable.
+        name: &'a str,
+    },
 }
 
 /// Seals and opens tenants' data keys. Cloning shares it.
@@ -154,6 +161,7 @@ impl DataKey {
             Purpose::AccountSecrets(_) => "a channel account's secrets",
             Purpose::McpSecrets(_) => "an mcp server's secrets",
             Purpose::ConnectionSecret(_) => "a connection's secret",
+            Purpose::SkillEnv { .. } => "a skill's variable",
         };
         decrypt(&self.key, &self.context(purpose), sealed).ok_or(Error::Sealed(what))
     }
@@ -172,6 +180,11 @@ impl DataKey {
             Purpose::McpSecrets(name) => context(self.tenant, "mcp-secrets", name.as_bytes()),
             Purpose::ConnectionSecret(name) => {
                 context(self.tenant, "connection-secret", name.as_bytes())
+            }
+            Purpose::SkillEnv { skill, name } => {
+                // Neither has a zero in it.
+                let row = [skill.as_bytes(), b"\0", name.as_bytes()].concat();
+                context(self.tenant, "skill-env", &row)
             }
         }
     }
@@ -264,6 +277,8 @@ mod tests {
             Purpose::McpSecrets("b"),
             Purpose::ConnectionSecret("a"),
             Purpose::ConnectionSecret("b"),
+            Purpose::SkillEnv { skill: "a", name: "b" },
+            Purpose::SkillEnv { skill: "b", name: "a" },
         ];
 
         for (at, purpose) in purposes.into_iter().enumerate() {

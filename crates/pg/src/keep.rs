@@ -30,6 +30,11 @@ const AGE: Duration = Duration::from_secs(3600);
 /// is given up instead.
 const UNDO: Duration = Duration::from_secs(5);
 
+/// What is sent on a connection that was left in the middle of a transaction, and of a statement
+/// that is its own: there a rollback would be warned of.
+const UNDO_ALL: &str = "ROLLBACK";
+const UNDO_NOTHING: &str = "select 1";
+
 /// A bounded number of connections of one role. Cloning shares them.
 #[derive(Debug, Clone)]
 pub(crate) struct Keep(Arc<Shared>);
@@ -74,7 +79,8 @@ impl Keep {
             Some(kept) => (kept.conn, kept.born),
             None => (self.0.connect().await?, Instant::now()),
         };
-        Ok(Lent { conn: Some(conn), born, shared: Arc::clone(&self.0), _permit: permit })
+        let shared = Arc::clone(&self.0);
+        Ok(Lent { conn: Some(conn), born, settle: UNDO_ALL, shared, _permit: permit })
     }
 
     /// Closes the connections that are not lent, and lends no more.
@@ -143,11 +149,18 @@ pub(crate) struct Lent {
     /// `None` once it is given back.
     conn: Option<PgConnection>,
     born: Instant,
+    settle: &'static str,
     shared: Arc<Shared>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Lent {
+    /// For statements of which each is its own transaction.
+    pub const fn by_statement(mut self) -> Self {
+        self.settle = UNDO_NOTHING;
+        self
+    }
+
     /// The connection; an error if it was given back.
     pub fn conn(&mut self) -> &mut PgConnection {
         match &mut self.conn {
@@ -176,10 +189,10 @@ impl Drop for Lent {
         let Some(conn) = self.conn.take() else { return };
         // Without a runtime the process ends, and the server undoes it when the socket closes.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let (shared, born) = (Arc::clone(&self.shared), self.born);
+        let (shared, born, settle) = (Arc::clone(&self.shared), self.born, self.settle);
         runtime.spawn(async move {
             let mut conn = conn;
-            match timeout(UNDO, conn.execute("ROLLBACK")).await {
+            match timeout(UNDO, conn.execute(settle)).await {
                 Ok(Ok(_)) => shared.put(conn, born),
                 _ => {
                     // What ended this one ended the others, most likely: a server that starts

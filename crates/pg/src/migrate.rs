@@ -46,6 +46,9 @@ pub async fn pending(pools: &Pools) -> sqlx::Result<Option<String>> {
     const SQL: &str = "select coalesce(max(version), 0) from _sqlx_migrations where success";
     let mut once = pools.once().await?;
     let newest_there = sqlx::query_scalar::<_, i64>(SQL).fetch_one(once.conn()).await;
+    if newest_there.is_ok() {
+        once.done();
+    }
     match newest_there {
         Ok(have) if have < newest() => {
             Ok(Some(format!("its schema is version {have}, and this binary needs {}", newest())))

@@ -35,6 +35,12 @@ impl SystemTx {
         self.lent.done();
         Ok(())
     }
+
+    /// Ends a transaction that only read, without waiting for the server's answer.
+    pub fn finish_reading(self) {
+        // Dropping undoes it, and there is nothing to undo.
+        drop(self);
+    }
 }
 
 /// A connection as `holdfast_system` for statements of which each is its own transaction.
@@ -48,7 +54,7 @@ pub struct Once {
 
 impl Once {
     pub(crate) async fn begin(keep: &Keep) -> sqlx::Result<Self> {
-        Ok(Self { lent: keep.lend().await? })
+        Ok(Self { lent: keep.lend().await?.by_statement() })
     }
 
     /// The connection, for a statement.

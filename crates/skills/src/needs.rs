@@ -1,6 +1,9 @@
 //! What a skill needs that is not there.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use crate::Manifest;
 
@@ -11,8 +14,9 @@ pub struct Surroundings {
     pub os: String,
     /// The commands of the sandbox's image.
     pub bins: BTreeSet<String>,
-    /// The names of the tenant's secrets that its commands are given; never what they are.
-    pub env: BTreeSet<String>,
+    /// The names of the variables that are set for the commands of a skill, by its
+    /// [`key`](crate::SkillName::key); never what they are.
+    pub env: BTreeMap<String, BTreeSet<String>>,
     /// The settings that are on, by their paths: `channels.telegram`.
     pub config: BTreeSet<String>,
 }
@@ -24,8 +28,13 @@ pub enum Lack {
     Bin(String),
     /// One of several commands.
     AnyBin(Vec<String>),
-    /// A secret.
-    Env(String),
+    /// A variable that is set for its commands alone.
+    Env {
+        /// The skill.
+        skill: String,
+        /// The variable.
+        name: String,
+    },
     /// A setting.
     Config(String),
     /// Another system.
@@ -48,12 +57,11 @@ impl fmt::Display for Lack {
                 "none of the commands {} is there: choose an image that has one",
                 quoted(names)
             ),
-            Self::Env(name) => {
-                write!(
-                    f,
-                    "the secret `{name}` is not set: ask the tenant's administrator to set it"
-                )
-            }
+            Self::Env { skill, name } => write!(
+                f,
+                "the secret `{name}` is not set: an administrator sets it, as by `holdfast skills \
+                 env set {skill} {name}`"
+            ),
             Self::Config(name) => write!(f, "the setting `{name}` is off: turn it on"),
             Self::Os { needed, here } => {
                 write!(f, "it runs on {}, and commands run on `{here}` here", quoted(needed))
@@ -67,6 +75,25 @@ fn quoted(names: &[String]) -> String {
 }
 
 impl Manifest {
+    /// The variables that its commands are given, as far as they are set.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let names = self.requires.env.iter().chain(&self.primary_env);
+        names.map(String::as_str)
+    }
+
+    /// The variables that it needs and that are not set.
+    #[must_use]
+    pub fn lacking_env(&self, here: &Surroundings) -> Vec<Lack> {
+        if self.always {
+            return Vec::new();
+        }
+        let set = here.env.get(&self.name.key());
+        let is_missing = |name: &&String| !set.is_some_and(|set| set.contains(*name));
+        let missing = self.requires.env.iter().filter(is_missing);
+        let lack = |name: &String| Lack::Env { skill: self.name.to_string(), name: name.clone() };
+        missing.map(lack).collect()
+    }
+
     /// All that it needs and that is not there. One that is `always` shown lacks nothing but the
     /// right system.
     #[must_use]
@@ -87,7 +114,7 @@ impl Manifest {
         if !needs.any_bins.is_empty() && !needs.any_bins.iter().any(|bin| here.bins.contains(bin)) {
             lacks.push(Lack::AnyBin(needs.any_bins.clone()));
         }
-        lacks.extend(missing(&needs.env, &here.env, Lack::Env));
+        lacks.extend(self.lacking_env(here));
         lacks.extend(missing(&needs.config, &here.config, Lack::Config));
         lacks
     }
@@ -108,7 +135,7 @@ mod tests {
         Surroundings {
             os: "linux".to_owned(),
             bins: set(&["curl", "gojq"]),
-            env: set(&["KEY"]),
+            env: [("a".to_owned(), set(&["KEY"])), ("b".to_owned(), set(&["OTHER"]))].into(),
             config: set(&["channels.telegram"]),
         }
     }
@@ -138,10 +165,19 @@ mod tests {
                 "it runs on `darwin`, and commands run on `linux` here",
                 "the command `ffmpeg` is not there: choose an image that has it",
                 "none of the commands `jq`, `yq` is there: choose an image that has one",
-                "the secret `OTHER` is not set: ask the tenant's administrator to set it",
+                "the secret `OTHER` is not set: an administrator sets it, as by `holdfast skills \
+                 env set a OTHER`",
                 "the setting `channels.slack` is off: turn it on",
             ]
         );
+    }
+
+    #[test]
+    fn its_commands_are_given_what_it_names_first_and_what_it_needs() {
+        let read = manifest("{ primaryEnv: FIRST, requires: { env: [KEY] } }");
+
+        assert_eq!(read.variables().collect::<Vec<_>>(), ["KEY", "FIRST"]);
+        assert_eq!(read.lacks(&here()), [], "what it names first it can do without");
     }
 
     #[test]

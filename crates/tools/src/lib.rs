@@ -113,7 +113,7 @@ pub use message::{Message, said_with_message};
 pub use nodes::{NodeLine, Nodes, NodesInput, NodesTool};
 pub use output::{Output, Part};
 pub use patches::{Patches, SessionsMerge};
-pub use registry::{MOST_OUTPUT, Offer, Registry};
+pub use registry::{MOST_OUTPUT, NOT_YOURS, Offer, Registry};
 pub use reminders::{Remind, Reminders, SchedulerAdd, SchedulerCancel, SchedulerList};
 pub use session_status::SessionStatus;
 pub use sessions_history::SessionsHistory;

@@ -27,6 +27,9 @@ use crate::{
 /// The most that a tool may tell the model at once, in bytes; the rest is cut off.
 pub const MOST_OUTPUT: usize = 64 * 1024;
 
+/// What a model is told of a tool that it may not use here.
+pub const NOT_YOURS: &str = "this tool is not one of yours; use those that you were given";
+
 /// How alike two names are that may be meant for each other, from 0 to 1.
 const LIKE: f64 = 0.8;
 
@@ -161,6 +164,15 @@ impl Registry {
         }
     }
 
+    /// The fields that a tool takes, by any of its names, if it takes no others.
+    #[must_use]
+    pub fn fields(&self, name: &str) -> Option<Vec<&str>> {
+        let schema = &self.tools.get(self.canonical(name)?)?.spec.input;
+        let properties = schema.get("properties").and_then(Value::as_object)?;
+        let is_closed = schema.get("additionalProperties") == Some(&Value::Bool(false));
+        is_closed.then(|| properties.keys().map(String::as_str).collect())
+    }
+
     /// How long a call of this tool may take, if the tool says so itself.
     #[must_use]
     pub fn timeout(&self, name: &str) -> Option<Duration> {
@@ -230,9 +242,7 @@ impl Registry {
         };
         let is_meta = matches!(known, SEARCH | DESCRIBE);
         if !is_meta && !allowed.allows(known) {
-            return Err(ToolError::Tell(
-                "this tool is not one of yours; use those that you were given".to_owned(),
-            ));
+            return Err(ToolError::Tell(NOT_YOURS.to_owned()));
         }
         let input = match input.trim() {
             "" => Value::Object(serde_json::Map::new()),

@@ -76,6 +76,9 @@ pub enum Note {
     /// Another conversation is told something with its next turn; the text is what, see
     /// [`Posted`](crate::Posted).
     Posted,
+    /// The turn's message is a command that goes to a tool as it was typed: the thought that follows
+    /// is no model's, and what comes of its call is the answer. The text is the skill's name.
+    Dispatched,
 }
 
 /// Something that happened in a session.

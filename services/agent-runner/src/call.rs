@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, field::Empty, info_span};
 
 use crate::{
-    agents::Brief, approvals::Cleared, canvas, connections, error::Error, fail, turn::Turn,
-    turn::thoughts,
+    agents::Brief, approvals::Cleared, canvas, connections, error::Error, fail, skills::Secrets,
+    turn::Turn, turn::thoughts,
 };
 
 /// Reading that took this long is stored before the model thinks about it; quicker, whoever goes
@@ -94,6 +94,7 @@ impl Turn<'_> {
         desk.person = person;
         desk.scope = self.scope();
         desk.skills = Some(Arc::clone(&brief.skills.shelf));
+        desk.secrets = Arc::clone(&brief.skills.secrets);
         desk.branch = self.branch();
         desk.narrowed = self.journal.narrowed();
         desk.asked = asked;
@@ -110,6 +111,7 @@ impl Turn<'_> {
         }
         let began = Instant::now();
         let made = self.dispatch(brief, call).instrument(span.clone()).await;
+        let made = unsaid(&brief.skills.secrets, made);
         let made = match made {
             Ok(mut output) => {
                 let kept = self.keep_parts(brief, tool, &mut output).await;
@@ -203,5 +205,19 @@ impl Turn<'_> {
     /// The connections that are for this conversation.
     fn connections(&self, brief: &Brief) -> Vec<(String, ConnectionKind)> {
         connections::usable(&brief.connections, self.kind, self.audience(brief), &self.key)
+    }
+}
+
+/// What came of a call, without what its agent's commands are given.
+fn unsaid(secrets: &Secrets, made: Result<Output, ToolError>) -> Result<Output, ToolError> {
+    let without = |text| secrets.without(text);
+    match made {
+        Ok(output) => Ok(Output {
+            for_llm: without(output.for_llm),
+            for_user: output.for_user.map(without),
+            ..output
+        }),
+        Err(ToolError::Tell(text)) => Err(ToolError::Tell(without(text))),
+        Err(broken @ ToolError::Broken(_)) => Err(broken),
     }
 }

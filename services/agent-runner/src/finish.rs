@@ -67,7 +67,8 @@ impl Turn<'_> {
             | Note::Allowed
             | Note::Routed
             | Note::Told
-            | Note::Posted => (Outcome::Failed, "given up"),
+            | Note::Posted
+            | Note::Dispatched => (Outcome::Failed, "given up"),
         };
         let entry = Entry::noted(note, reason);
         self.end(outcome, Some(reason.to_owned()), entry, String::new(), done).await

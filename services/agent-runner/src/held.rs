@@ -22,7 +22,9 @@ use holdfast_types::{AgentId, ConnectionKind, Dials, SessionId, SessionKind, Tar
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::{bill::Used, files::Scope, person::Person, schedules::Asked, shell::Judge};
+use crate::{
+    bill::Used, files::Scope, person::Person, schedules::Asked, shell::Judge, skills::Secrets,
+};
 
 /// What a running turn is told.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +66,8 @@ pub(crate) struct Desk {
     pub(crate) scope: Scope,
     /// The skills of its agent; `None` before a step was begun.
     pub(crate) skills: Option<Arc<Shelf>>,
+    /// What the commands of its skills are given.
+    pub(crate) secrets: Arc<Secrets>,
     /// The copy of its requester's files that it works on, if it is a subagent that does.
     pub(crate) branch: Option<AgentId>,
     /// Lists that narrow its tools, besides its agent's: what it asks for has no more.
@@ -95,6 +99,7 @@ impl Default for Desk {
             person: Person::default(),
             scope: Scope::default(),
             skills: None,
+            secrets: Arc::default(),
             branch: None,
             narrowed: Vec::new(),
             asked: Asked::default(),

@@ -51,7 +51,7 @@ use self::{
     running::{Running, ran, stands},
     runs::Runs,
 };
-use crate::{config::Runner, held::Held};
+use crate::{config::Runner, held::Held, skills::Secrets};
 
 /// How long a command that begins in the background is looked at: many fail at once.
 const FIRST_LOOK: Duration = Duration::from_millis(150);
@@ -177,6 +177,7 @@ impl Shell {
         let mut command = Command::new(line.script.as_str(), folder.scratch.tree());
         command.workdir = WorkPath::parse(&line.workdir).map_err(tell)?;
         command.env = line.env.clone();
+        self.0.secrets(call)?.give(&mut command.env);
         command.env.insert("HOLDFAST_AGENT".to_owned(), call.agent_name.to_string());
         command.env.insert("HOLDFAST_SESSION".to_owned(), call.session.to_string());
         command.timeout = match line.patience {
@@ -209,6 +210,14 @@ impl Inner {
         let desk = hold.desk();
         let kind = desk.kind.unwrap_or(SessionKind::Global);
         Ok((Sight { kind, audience: desk.audience }, desk.branch))
+    }
+
+    /// What the commands of the agent's skills are given.
+    fn secrets(&self, call: &Call) -> Result<Arc<Secrets>, ToolError> {
+        let hold = self.held.get(call.session);
+        let hold = hold.ok_or_else(|| anyhow::anyhow!("the session is not held here"))?;
+        let secrets = Arc::clone(&hold.desk().secrets);
+        Ok(secrets)
     }
 
     /// Refuses what no approval would let through.

@@ -13,11 +13,15 @@
 //! |---|---|
 //! | `home.rs` | what `find_skills` and `install_skill` know of the agent |
 //! | `called.rs` | skills that people call by their names, and that models read |
+//! | `dispatched.rs` | those of them whose command goes to a tool as it was typed |
 //! | `recommended.rs` | skills that seem to fit a message |
+//! | `secrets.rs` | their variables: given to commands, and kept out of what is told |
 
 mod called;
+mod dispatched;
 mod home;
 mod recommended;
+mod secrets;
 
 use std::{
     collections::BTreeSet,
@@ -28,12 +32,13 @@ use std::{
 };
 
 use holdfast_directory::Directory;
-use holdfast_skills::{Library, Shelf, Surroundings};
+use holdfast_skills::{Library, Manifest, Shelf, Surroundings};
 use holdfast_types::{Fault as _, TenantId};
 use holdfast_workspace::SkillHead;
 
 pub(crate) use called::Called;
 pub(crate) use home::Home;
+pub(crate) use secrets::Secrets;
 
 use crate::error::Error;
 
@@ -41,7 +46,7 @@ use crate::error::Error;
 const BINS: [&str; 6] =
     ["/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin"];
 
-/// For how long it is believed that a setting is on or off.
+/// For how long it is believed that a setting is on or off, and that a variable is what it was.
 const SETTINGS_KEPT: Duration = Duration::from_secs(60);
 
 /// The skills of an agent, as they were when they were looked up last.
@@ -49,7 +54,9 @@ const SETTINGS_KEPT: Duration = Duration::from_secs(60);
 pub(crate) struct Known {
     heads: Vec<SkillHead>,
     pub(crate) shelf: Arc<Shelf>,
-    /// When what they need was looked up, if one of them needs a setting.
+    /// The variables of those that can be used.
+    pub(crate) secrets: Arc<Secrets>,
+    /// When what they need was looked up, if one of them needs a setting or has variables.
     at: Option<Instant>,
 }
 
@@ -70,7 +77,8 @@ impl Shelves {
         let os = std::env::consts::OS.to_owned();
         let here = Surroundings { os, bins, ..Surroundings::default() };
         let shelf = Arc::new(Shelf::of(holdfast_skills::builtin(), &here));
-        let shipped = Arc::new(Known { heads: Vec::new(), shelf, at: None });
+        let secrets = Arc::default();
+        let shipped = Arc::new(Known { heads: Vec::new(), shelf, secrets, at: None });
         Self { library, directory, here: Arc::new(here), shipped }
     }
 
@@ -91,14 +99,22 @@ impl Shelves {
             return Ok(Arc::clone(known));
         }
         let shelf = self.library.shelf(tenant, &heads, &self.here).await.map_err(Error::skills)?;
-        let asks =
-            |shelf: &Shelf| shelf.skills().any(|skill| !skill.manifest.requires.config.is_empty());
-        if !asks(&shelf) {
-            return Ok(Arc::new(Known { heads, shelf: Arc::new(shelf), at: None }));
+        let any = |asks: fn(&Manifest) -> bool| shelf.skills().any(|skill| asks(&skill.manifest));
+        let of_config = any(|manifest| !manifest.requires.config.is_empty());
+        let of_env = any(|manifest| manifest.variables().next().is_some());
+        if !of_config && !of_env {
+            let (shelf, secrets) = (Arc::new(shelf), Arc::default());
+            return Ok(Arc::new(Known { heads, shelf, secrets, at: None }));
         }
-        let here = Surroundings { config: self.config(tenant).await?, ..(*self.here).clone() };
+        let config = if of_config { self.config(tenant).await? } else { BTreeSet::new() };
+        let open = match of_env {
+            true => self.directory.open_skill_env(tenant).await.map_err(Error::directory)?,
+            false => Vec::new(),
+        };
+        let here = Surroundings { config, env: secrets::names(&open), ..(*self.here).clone() };
         let shelf = self.library.shelf(tenant, &heads, &here).await.map_err(Error::skills)?;
-        Ok(Arc::new(Known { heads, shelf: Arc::new(shelf), at: Some(Instant::now()) }))
+        let secrets = Arc::new(Secrets::of(&shelf, open));
+        Ok(Arc::new(Known { heads, shelf: Arc::new(shelf), secrets, at: Some(Instant::now()) }))
     }
 
     /// The settings of a tenant that a skill may need: the channels that it has an account on.

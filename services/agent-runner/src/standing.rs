@@ -6,7 +6,7 @@ use holdfast_agent::{
     bootstrap::Audience,
     policy::{self, Decision, LocalTime, Place, Subject, Who},
 };
-use holdfast_tools::ToolError;
+use holdfast_tools::{NOT_YOURS, ToolError};
 use holdfast_types::{Author, Entry, ToolCall};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
@@ -100,9 +100,7 @@ impl Turn<'_> {
         Err(ToolError::Tell(match layer {
             Place::Action | Place::Exec => format!("this call is refused: {rule}"),
             // What is denied elsewhere is not for whoever speaks to know.
-            Place::Layer(_) | Place::Visibility | Place::Catalog => {
-                "this tool is not one of yours; use those that you were given".to_owned()
-            }
+            Place::Layer(_) | Place::Visibility | Place::Catalog => NOT_YOURS.to_owned(),
         }))
     }
 }

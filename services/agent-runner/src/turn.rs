@@ -12,7 +12,9 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use holdfast_agent::{Limits, Picture, Step, next, outcome_of, policy::Compiled, seen, sought};
+use holdfast_agent::{
+    Came, Limits, Picture, Step, next, outcome_of, policy::Compiled, seen, sought,
+};
 use holdfast_bus::DeltaBody;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
@@ -194,7 +196,13 @@ impl<'w> Turn<'w> {
                 return Ok(completed);
             }
             if answers.is_none() {
-                let Some(found) = self.route(home).await? else { continue };
+                if let Some(completed) = self.dispatch_command(home).await? {
+                    return Ok(completed);
+                }
+                let Some(found) = self.who_answers(home).await? else { continue };
+                if let Some(completed) = self.dispatch_command(&found).await? {
+                    return Ok(completed);
+                }
                 let window = usize::try_from(found.card.context).unwrap_or(usize::MAX);
                 self.context_tokens = self.context_tokens.min(window);
                 answers = Some(found);
@@ -205,7 +213,9 @@ impl<'w> Turn<'w> {
             }
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
-            self.begin_recall(brief);
+            if !self.is_dispatched() {
+                self.begin_recall(brief);
+            }
             if let Some(completed) = self.shorten(brief).await? {
                 return Ok(completed);
             }
@@ -237,6 +247,11 @@ impl<'w> Turn<'w> {
                     self.append(refused.collect()).await?;
                     None
                 }
+                Step::Answer(call, came) => {
+                    let (call, output) = (call.clone(), came.output.to_owned());
+                    let came = Came { output: &output, ..came };
+                    Some(self.answer_command(&call, came).await?)
+                }
                 Step::Halt => Some(self.fail(&Failure::Halted).await?),
             };
             if let Some(completed) = done {
@@ -265,8 +280,13 @@ impl<'w> Turn<'w> {
             | Step::Await(_)
             | Step::Unknown(_)
             | Step::Refuse(..)
+            | Step::Answer(..)
             | Step::Halt => Look::No,
         };
+        self.find_tools(brief, look).await
+    }
+
+    pub(crate) async fn find_tools(&mut self, brief: &Brief, look: Look) -> Result<(), Error> {
         let (worker, tenant) = (self.worker, self.hold.claim.tenant);
         let found = worker.mcp.toolbox(&worker.tools, tenant, brief.agent, look);
         self.tools = tokio::select! {

@@ -13,6 +13,15 @@ pub mod spaces;
 pub mod units;
 pub mod vectors;
 
+use sqlx::{
+    FromRow, Postgres,
+    postgres::{PgArguments, PgRow},
+    query::QueryAs,
+};
+use uuid::Uuid;
+
+use crate::who::Who;
+
 /// Which rows `who` sees: `$2` everything, `$3` agents, `$4` users, `$5` in a group; `$1` is the
 /// tenant.
 macro_rules! seen {
@@ -26,3 +35,18 @@ macro_rules! seen {
     };
 }
 pub(crate) use seen;
+
+/// A query that [`seen!`] made, with its first five parameters: what follows is bound from `$6` on.
+pub(crate) fn seen_by<T>(sql: &'static str, tenant: Uuid, who: &Who) -> Seen<T>
+where
+    T: for<'r> FromRow<'r, PgRow>,
+{
+    sqlx::query_as(sql)
+        .bind(tenant)
+        .bind(who.everything)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(who.group)
+}
+
+type Seen<T> = QueryAs<'static, Postgres, T, PgArguments>;

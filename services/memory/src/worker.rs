@@ -135,7 +135,10 @@ impl Worker {
     /// Embeds a batch of the next tenant's; whether there was any.
     async fn step(&mut self) -> Result<bool, Error> {
         let mut tx = self.pools.system().await?;
-        let Some(tenant) = queue::next_tenant(&mut tx, self.last).await? else { return Ok(false) };
+        let Some(tenant) = queue::next_tenant(&mut tx, self.last).await? else {
+            tx.finish_reading();
+            return Ok(false);
+        };
         self.last = Some(tenant);
         let units = queue::claim(&mut tx, tenant, BATCH).await?;
         tx.commit().await?;

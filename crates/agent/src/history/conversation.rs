@@ -286,7 +286,8 @@ impl<'j> Reader<'j> {
             | Note::Asked
             | Note::Allowed
             | Note::Routed
-            | Note::Posted => return,
+            | Note::Posted
+            | Note::Dispatched => return,
         };
         if ends {
             self.settle();

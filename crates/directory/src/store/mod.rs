@@ -17,5 +17,6 @@ pub(crate) mod policies;
 pub(crate) mod providers;
 pub(crate) mod renewals;
 pub(crate) mod rules;
+pub(crate) mod skill_env;
 pub(crate) mod tenants;
 pub(crate) mod tools;

@@ -14,6 +14,7 @@ mod policies;
 mod providers;
 mod renewals;
 mod routing;
+mod skill_env;
 mod tenants;
 
 pub(crate) use keys::KnownKey;

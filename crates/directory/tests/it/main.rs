@@ -13,5 +13,6 @@ mod nodes;
 mod policies;
 mod routing;
 mod sealing;
+mod skill_env;
 mod tenants;
 mod world;

@@ -8,6 +8,7 @@ mod ingesting;
 mod isolation;
 mod keeping;
 mod reading;
+mod silence;
 mod subagents;
 mod sweeping;
 mod telling;

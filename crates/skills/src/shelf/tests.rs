@@ -152,6 +152,7 @@ fn who_calls_one_that_lacks_something_is_told_what() {
     assert_eq!(
         shelf.invoked("/film x").unwrap_err().to_string(),
         "the skill `film` cannot be used: the command `ffmpeg` is not there: choose an image that \
-         has it; the secret `KEY` is not set: ask the tenant's administrator to set it"
+         has it; the secret `KEY` is not set: an administrator sets it, as by `holdfast skills env \
+         set film KEY`"
     );
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_agent::prompt;
 use holdfast_skills::{FOLDER, Shelf, SkillName};
 use holdfast_tools::file_path;
-use holdfast_types::{Body, Entry, ToolCall, ToolSpec, Usage};
+use holdfast_types::{Body, Entry, ToolCall, ToolSpec};
 use serde::Deserialize;
 use tracing::warn;
 
@@ -49,8 +49,7 @@ impl Turn<'_> {
         };
         self.called = called;
         let text = unusable.filter(|_| thoughts(self.journal.turn()) == 0)?;
-        let (calls, usage, model) = (Vec::new(), Usage::default(), String::new());
-        Some(Entry::Thought { text, calls, usage, model, carry: None })
+        Some(super::dispatched::said(text))
     }
 
     /// The skills that the model is told of: those that its agent's options leave, if it can read

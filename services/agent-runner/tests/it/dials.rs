@@ -97,7 +97,8 @@ async fn calls_are_told_on_the_channel_as_they_happen_and_their_results_in_full(
 #[tokio::test]
 async fn what_is_told_of_a_call_is_sent_before_the_call_is_over() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.latency(std::time::Duration::from_millis(500));
+    // Long enough to look before the answer comes.
+    world.model.latency(std::time::Duration::from_millis(2_000));
     let _runner = world.runner().await?;
     world.model.queue([Reply::call("a", "agents_list", "{}"), Reply::text("done")]);
 

@@ -189,6 +189,7 @@ fn user_texts(request: &Value) -> Vec<String> {
 async fn what_a_heartbeat_finds_is_sent_once_to_where_its_owner_last_spoke() -> anyhow::Result<()> {
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
     let mut told = world.bus.subscribe(&Subject::heartbeat(world.tenant, world.agent.id)).await?;
+    world.bus.flush().await;
     world.model.queue([Reply::text("HEARTBEAT_OK The oven is on.".repeat(6))]);
 
     world.tick().await?;
@@ -202,7 +203,7 @@ async fn what_a_heartbeat_finds_is_sent_once_to_where_its_owner_last_spoke() -> 
     assert_eq!(line.event.preview.unwrap(), news.chars().take(100).collect::<String>());
     assert_eq!(line.event.channel.as_deref(), Some("telegram"));
     assert_eq!(line.event.to.as_deref(), Some("42"));
-    let heard = tokio::time::timeout(Duration::from_secs(10), told.next()).await?.unwrap();
+    let heard = tokio::time::timeout(crate::world::LONG, told.next()).await?.unwrap();
     let heard: Value = serde_json::from_slice(&heard.payload)?;
     assert_eq!(heard["status"], "sent");
     assert_eq!(heard["preview"], Value::Null, "what was said is not on the bus");

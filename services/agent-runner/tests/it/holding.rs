@@ -57,7 +57,8 @@ async fn cancelling_reaches_the_runner_without_the_bus_too() -> anyhow::Result<(
 #[tokio::test]
 async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.latency(Duration::from_millis(300));
+    // Long enough for the pause to come in while it is thought about.
+    world.model.latency(Duration::from_millis(1_500));
     world.model.queue([Reply::call("a", "agents_list", "{}")]);
     let _runner = world.runner().await?;
 

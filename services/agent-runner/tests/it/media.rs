@@ -135,7 +135,8 @@ async fn the_person_is_told_at_once_and_before_the_answer() -> anyhow::Result<()
     let world = World::start().await?;
     let tools = |app: agent_runner::App| app.with_tool(Camera).with_tool(Hushed);
     let _runner = world.runner_with(world.config(), tools).await?;
-    world.model.latency(Duration::from_millis(700));
+    // Long enough to look before the answer comes.
+    world.model.latency(Duration::from_millis(2_000));
     world
         .model
         .queue([Reply::calls([("a", "camera", "{}"), ("b", "hushed", "{}")]), Reply::text("done")]);

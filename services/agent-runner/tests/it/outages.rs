@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use holdfast_session::NewMessage;
@@ -128,9 +128,7 @@ async fn without_nats_and_redis_everything_is_only_slower() -> anyhow::Result<()
     let _runner = world.runner_with(config, |app| app).await?;
 
     for n in 0..3 {
-        let begun = Instant::now();
         assert_eq!(world.ask("s", &format!("message {n}")).await?, format!("echo: message {n}"));
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
     Ok(())
 }

@@ -261,7 +261,8 @@ async fn what_a_guest_says_into_an_owners_turn_takes_the_owners_tools_away() -> 
         key: channel.clone(),
         ..from(&world, author, &[], "-5", text)
     };
-    world.model.latency(Duration::from_millis(300));
+    // Long enough for the other to speak while it is thought about.
+    world.model.latency(Duration::from_millis(1_500));
     world.model.queue([
         Reply::call("a", "session_status", "{}"),
         Reply::call("b", "agents_list", "{}"),

@@ -25,12 +25,13 @@ async fn gated(world: &World) -> anyhow::Result<(Gated, Running)> {
 #[tokio::test]
 async fn steered_messages_are_seen_at_the_next_step_and_share_the_answer() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.latency(Duration::from_millis(400));
+    // Long enough for the second to come in while the first is thought about.
+    world.model.latency(Duration::from_millis(1_500));
     world.model.queue([Reply::call("a", "agents_list", "{}")]);
     let _runner = world.runner().await?;
 
     let first = world.say("s", "one").await?;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.until("it is asked", async || world.model.count() == 1).await?;
     let second = NewMessage { target: Some(place("7")), ..world.message("s", "two") };
     let second = world.send(second).await?;
     let (first, second) = (world.answer(&first).await?, world.answer(&second).await?);
@@ -83,18 +84,18 @@ async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Res
 
     let collect = |text: &str| NewMessage {
         mode: QueueMode::Collect,
-        debounce: Duration::from_millis(400),
+        debounce: Duration::from_secs(3),
         ..world.message("s", text)
     };
-    let begun = Instant::now();
     let first = world.send(collect("one")).await?;
     tokio::time::sleep(Duration::from_millis(150)).await;
+    // From before it is stored, which is when its pause begins.
+    let begun = Instant::now();
     let second = world.send(collect("two")).await?;
 
     assert_eq!(world.text(&first).await?, "echo: one | two");
     assert_eq!(world.text(&second).await?, "echo: one | two");
-    assert!(begun.elapsed() >= Duration::from_millis(550), "{:?}", begun.elapsed());
-    assert!(begun.elapsed() < Duration::from_millis(1_500), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
     Ok(())
 }
 
@@ -106,11 +107,10 @@ async fn an_interrupting_message_ends_the_turn_at_once() -> anyhow::Result<()> {
     let old = NewMessage { target: Some(place("7")), ..world.message("s", "one") };
     let old = world.send(old).await?;
     model.until_asked(1).await?;
-    let begun = Instant::now();
     let new = world.say_as(QueueMode::Interrupt, "s", "two").await?;
+    // The model is not let answer: nothing else ends it.
     let ended = world.answer(&old).await?;
 
-    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     assert_eq!(ended.outcome, Some(Outcome::Interrupted));
     assert_eq!(ended.reason.as_deref(), Some("a newer message ended this turn"));
     model.let_out(1);
@@ -142,19 +142,17 @@ async fn of_many_interrupting_messages_the_newest_is_answered() -> anyhow::Resul
 async fn one_slow_answer_holds_up_nobody_else() -> anyhow::Result<()> {
     let world = World::start().await?;
     world.model.answer(|request| match request.last_user_text().as_str() {
-        "slow" => Reply::hang(Duration::from_secs(5)),
+        "slow" => Reply::hang(Duration::from_secs(300)),
         text => Reply::text(format!("echo: {text}")),
     });
     let _runner = world.runner().await?;
     world.say("slow", "slow").await?;
     world.until("it is asked", async || world.model.count() == 1).await?;
 
-    let begun = Instant::now();
+    // Each is waited for, and none for as long as the slow one takes.
     for n in 0..10 {
-        world.ask(&format!("s{n}"), "quick").await?;
+        assert_eq!(world.ask(&format!("s{n}"), "quick").await?, "echo: quick");
     }
-
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     Ok(())
 }
 
@@ -163,18 +161,16 @@ async fn more_sessions_than_slots_are_all_answered() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = world.config();
     config.runner.slots = 2;
+    // A batch leads to the next: nobody waits for the poll.
+    config.runner.poll = Duration::from_secs(120);
     let mut sent = Vec::new();
     for n in 0..12 {
         sent.push(world.say(&format!("s{n}"), "hello").await?);
     }
 
-    let begun = Instant::now();
     let _runner = world.runner_with(config, |app| app).await?;
     for one in &sent {
         assert_eq!(world.text(one).await?, "echo: hello");
     }
-
-    // A batch leads to the next, and not the poll.
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     Ok(())
 }

@@ -75,7 +75,7 @@ async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Re
     config.mesh.secret = MESH.into();
     config.mesh.memory_url = format!("http://{}", silent.local_addr()?);
     // Longer than the turns of this test may take together.
-    config.runner.memory.recall_timeout = Duration::from_secs(4);
+    config.runner.memory.recall_timeout = Duration::from_secs(10);
     let _runner = world.runner_with(config, |app| app).await?;
 
     let begun = std::time::Instant::now();
@@ -85,8 +85,9 @@ async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Re
         world.ask("a", &format!("hello {n}")).await?;
     }
 
-    assert!(first >= Duration::from_secs(4), "it was not asked at all: {first:?}");
-    assert!(begun.elapsed() < Duration::from_secs(9), "it was asked again: {:?}", begun.elapsed());
+    assert!(first >= Duration::from_secs(10), "it was not asked at all: {first:?}");
+    let later = begun.elapsed() - first;
+    assert!(later < Duration::from_secs(10), "it was asked again: {later:?}");
     Ok(())
 }
 
@@ -378,8 +379,9 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
 
     // What was reached is not looked at again, also not by one that begins.
     second.stop().await?;
-    let written = "select sum(n_tup_ins + n_tup_upd)::bigint from pg_stat_user_tables
-                   where relname = 'extractions'";
+    // Other with each version of each row; what is counted as written is told late.
+    let written = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
+                   from session.extractions";
     let rows = world.number(written).await?;
     let _third = runner().await?;
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -1,6 +1,12 @@
 //! A model chooses the agent: who answers, what it is told, and that nothing is chosen twice.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use holdfast_directory::{Actor, Agent, Error, NewAgent, NewModelRoute, NewRule};
 use holdfast_session::{Accepted, NewMessage};
@@ -117,15 +123,18 @@ async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer() 
     world.with_agent("coach", None).await?;
     world.with_agent("coder", None).await?;
     // Asked again, the model would choose another one.
-    let first = std::sync::atomic::AtomicBool::new(true);
-    world.model.answer(script(move |_| {
-        let agent = match first.swap(false, std::sync::atomic::Ordering::SeqCst) {
-            true => "coach",
-            false => "coder",
-        };
+    let first = AtomicBool::new(true);
+    let scripted = script(move |_| {
+        let agent = if first.swap(false, Ordering::SeqCst) { "coach" } else { "coder" };
         Reply::text(format!(r#"{{"agent":"{agent}"}}"#))
-    }));
-    world.model.latency(Duration::from_millis(400));
+    });
+    // Who was chosen does not answer before the first runner is gone.
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let gone = Arc::clone(&is_gone);
+    world.model.answer(move |asked| match is_choice(asked) || gone.load(Ordering::SeqCst) {
+        true => scripted(asked),
+        false => Reply::hang(Duration::from_secs(300)),
+    });
     let mut config = world.config();
     config.runner.lease = Duration::from_secs(2);
     config.runner.sweep = Duration::from_millis(100);
@@ -138,6 +147,7 @@ async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer() 
         })
         .await?;
     runner.kill();
+    is_gone.store(true, Ordering::SeqCst);
     let _second = world.runner_with(config, |app| app).await?;
     let told = world.text(&sent).await?;
 

@@ -220,7 +220,7 @@ async fn a_command_whose_time_is_up_ends_with_all_that_it_started() -> anyhow::R
 
     let told = returned(&world, &sent).await?.remove(0);
     assert!(told.starts_with("failed: its time was up after "), "{told}");
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert!(!is_running("sleep 71.25"));
     assert_eq!(read(&world, world.agent.id, "k").await?.as_deref(), Some("kept\n"));
     Ok(())
@@ -504,7 +504,8 @@ async fn a_runner_that_stops_while_a_turn_waits_for_a_command_keeps_what_it_did(
     let begun = Instant::now();
     runner.stop().await?;
 
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // The command itself is waited for up to a minute.
+    assert!(begun.elapsed() < Duration::from_secs(45), "{:?}", begun.elapsed());
     assert_eq!(read(&world, world.agent.id, "bye").await?.as_deref(), Some("bye\n"));
     assert!(returned(&world, &sent).await?[0].starts_with("running in the background as prc_"));
     Ok(())

@@ -10,7 +10,10 @@ use holdfast_session::{Append, Outcome};
 use holdfast_testkit::Reply;
 use holdfast_types::{Effect, Entry, RunId, RunnerId, ToolCall, Usage};
 
-use crate::{gated::Gated, world::World};
+use crate::{
+    gated::Gated,
+    world::{LONG, World},
+};
 
 #[tokio::test]
 async fn a_session_is_run_by_one_runner_at_a_time() -> anyhow::Result<()> {
@@ -67,7 +70,8 @@ async fn another_runner_goes_on_where_one_died() -> anyhow::Result<()> {
     let answer = world.answer(&sent).await?;
 
     assert_eq!(answer.outcome, Some(Outcome::Completed));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    // Without the sweep nobody would ever go on; how soon is measured elsewhere.
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
     assert_eq!(world.number("select count(*) from session.runs").await?, 1);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
@@ -147,7 +151,7 @@ async fn a_runner_that_was_fenced_off_stops_and_writes_nothing() -> anyhow::Resu
 async fn a_message_that_breaks_its_runner_leaves_and_its_successors_run() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = world.config();
-    config.runner.lease = Duration::from_millis(300);
+    config.runner.lease = Duration::from_secs(1);
     config.runner.sweep = Duration::from_millis(50);
     let _runner = world.runner_with(config, |app| app.with_tool(Broken)).await?;
     world.model.answer(|request| match request.last_user_text().as_str() {
@@ -193,7 +197,7 @@ async fn a_runner_that_stops_gives_its_sessions_back_at_a_steps_end() -> anyhow:
 
     let begun = Instant::now();
     first.stop().await?;
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought"]);
     let charged = world.number("select attempts::bigint from session.session_lease").await?;
 
@@ -218,7 +222,8 @@ async fn a_turn_that_will_not_end_is_cut_short_and_given_back() -> anyhow::Resul
     let begun = Instant::now();
     first.stop().await?;
 
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    // The model would take a minute.
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     let _second = world.runner().await?;
     assert_eq!(world.text(&sent).await?, "echo: hello");
     Ok(())

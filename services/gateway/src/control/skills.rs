@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use holdfast_directory::SkillVariable;
 use holdfast_grpc::{Caller, Scope};
 use holdfast_proto::gateway::v1::{
     self as pb, FindSkillsRequest, FindSkillsResponse, GetSkillPolicyRequest,
     GetSkillPolicyResponse, GetSkillRequest, GetSkillResponse, InstallSkillRequest,
-    InstallSkillResponse, ListSkillChangesRequest, ListSkillChangesResponse, ListSkillsRequest,
-    ListSkillsResponse, PutSkillPolicyRequest, PutSkillPolicyResponse, PutSkillRequest,
-    PutSkillResponse, RemoveSkillRequest, RemoveSkillResponse, skills_server::Skills as Service,
+    InstallSkillResponse, ListSkillChangesRequest, ListSkillChangesResponse, ListSkillEnvRequest,
+    ListSkillEnvResponse, ListSkillsRequest, ListSkillsResponse, PutSkillEnvRequest,
+    PutSkillEnvResponse, PutSkillPolicyRequest, PutSkillPolicyResponse, PutSkillRequest,
+    PutSkillResponse, RemoveSkillEnvRequest, RemoveSkillEnvResponse, RemoveSkillRequest,
+    RemoveSkillResponse, skills_server::Skills as Service,
 };
 use holdfast_skills::{
     AtUrl, DEFAULT_FOUND, Download, Force, Hit, MOST_FOUND, Manifest, Order, Policy, Registry,
@@ -20,7 +23,7 @@ use holdfast_workspace::{By, SkillChanged, Workspaces};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
-use super::{AgentNames, State, given, limit, refuse, some, timestamp};
+use super::{AgentNames, State, actor, given, limit, refuse, some, timestamp};
 use crate::{Error, auth::require};
 
 const USUAL: u32 = 50;
@@ -39,6 +42,15 @@ impl Skills {
         Ok(Some(self.0.directory.agent(tenant, named).await?.id))
     }
 
+    /// What is known here of what skills need; what is there where commands run is known there.
+    async fn here(&self, tenant: TenantId) -> Result<Surroundings, Error> {
+        let mut here = Surroundings::default();
+        for variable in self.0.directory.skill_env(tenant).await? {
+            here.env.entry(variable.skill).or_default().insert(variable.name);
+        }
+        Ok(here)
+    }
+
     /// The tree that is meant.
     async fn tree(&self, tenant: TenantId, named: &str) -> Result<AgentId, Error> {
         let agent = self.agent(tenant, named).await?;
@@ -51,12 +63,12 @@ impl Skills {
         tenant: TenantId,
         agent: Option<AgentId>,
         name: &str,
-    ) -> Result<Skill, Error> {
+    ) -> Result<(Skill, Surroundings), Error> {
         let name: SkillName = name.parse().map_err(holdfast_skills::Error::from)?;
-        let here = Surroundings::default();
+        let here = self.here(tenant).await?;
         let shelf = self.0.library.shelf_of(tenant, agent, &here).await?;
         let found = shelf.find(name.as_str()).cloned();
-        Ok(found.ok_or(holdfast_skills::Error::NoSkill { name })?)
+        Ok((found.ok_or(holdfast_skills::Error::NoSkill { name })?, here))
     }
 }
 
@@ -70,8 +82,7 @@ impl Service for Skills {
         require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
-        // What is there where commands run is known there.
-        let here = Surroundings::default();
+        let here = self.here(caller.tenant).await?;
         let shelf = self.0.library.shelf_of(caller.tenant, agent, &here).await;
 
         let shelf = shelf.map_err(Error::from)?;
@@ -81,7 +92,7 @@ impl Service for Skills {
             why: skipped.to_string(),
         });
         let skipped = skipped.collect();
-        let skills = shelf.skills().map(skill_of).collect();
+        let skills = shelf.skills().map(|skill| skill_of(skill, &here)).collect();
         Ok(Response::new(ListSkillsResponse { skills, skipped }))
     }
 
@@ -93,13 +104,13 @@ impl Service for Skills {
         require(&caller, Scope::Read)?;
         let agent = self.agent(caller.tenant, &request.agent).await?;
 
-        let skill = self.skill(caller.tenant, agent, &request.name).await?;
+        let (skill, here) = self.skill(caller.tenant, agent, &request.name).await?;
         let tree = agent.unwrap_or_else(|| Workspaces::shared(caller.tenant));
         let (text, files) =
             self.0.library.texts(caller.tenant, tree, &skill).await.map_err(Error::from)?;
 
         Ok(Response::new(GetSkillResponse {
-            skill: Some(skill_of(&skill)),
+            skill: Some(skill_of(&skill, &here)),
             text,
             files: files.into_iter().map(|file| file.path.to_string()).collect(),
         }))
@@ -275,6 +286,49 @@ impl Service for Skills {
         put.map_err(Error::from)?;
         Ok(Response::new(PutSkillPolicyResponse {}))
     }
+
+    async fn list_skill_env(
+        &self,
+        request: Request<ListSkillEnvRequest>,
+    ) -> Result<Response<ListSkillEnvResponse>, Status> {
+        let (caller, _) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+
+        let variables = self.0.directory.skill_env(caller.tenant).await.map_err(Error::from)?;
+
+        let variables = variables.into_iter().map(variable_of).collect();
+        Ok(Response::new(ListSkillEnvResponse { variables }))
+    }
+
+    async fn put_skill_env(
+        &self,
+        request: Request<PutSkillEnvRequest>,
+    ) -> Result<Response<PutSkillEnvResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let PutSkillEnvRequest { skill, name, value } = request;
+        let (directory, by, value) = (&self.0.directory, actor(&caller), value.into());
+
+        let put = directory.put_skill_env(caller.tenant, by, (&skill, &name), &value).await;
+
+        put.map_err(Error::from)?;
+        Ok(Response::new(PutSkillEnvResponse {}))
+    }
+
+    async fn remove_skill_env(
+        &self,
+        request: Request<RemoveSkillEnvRequest>,
+    ) -> Result<Response<RemoveSkillEnvResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        let (directory, by) = (&self.0.directory, actor(&caller));
+        let which = (request.skill.as_str(), request.name.as_str());
+
+        let removed = directory.delete_skill_env(caller.tenant, by, which).await;
+
+        removed.map_err(Error::from)?;
+        Ok(Response::new(RemoveSkillEnvResponse {}))
+    }
 }
 
 fn author(caller: &Caller) -> String {
@@ -290,7 +344,7 @@ fn by(caller: &Caller, reason: &str, request_id: String) -> By {
     By { author: author(caller), run: None, reason: reason.to_owned(), key: Some(key) }
 }
 
-fn skill_of(skill: &Skill) -> pb::Skill {
+fn skill_of(skill: &Skill, here: &Surroundings) -> pb::Skill {
     let manifest = &skill.manifest;
     let needs = &manifest.requires;
     let mut told = Vec::new();
@@ -312,6 +366,15 @@ fn skill_of(skill: &Skill) -> pb::Skill {
         user_invocable: manifest.user_invocable,
         model_invocable: manifest.model_invocable,
         needs: told,
+        lacks: manifest.lacking_env(here).iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn variable_of(variable: SkillVariable) -> pb::SkillVariable {
+    pb::SkillVariable {
+        skill: variable.skill,
+        name: variable.name,
+        updated_at: Some(timestamp(variable.updated_at)),
     }
 }
 
@@ -370,8 +433,12 @@ mod tests {
             manifest,
         };
 
-        let told = skill_of(&skill);
+        let told = skill_of(&skill, &Surroundings::default());
+        let env = [("a".to_owned(), ["KEY".to_owned()].into())].into();
+        let set = skill_of(&skill, &Surroundings { env, ..Surroundings::default() });
 
+        assert!(told.lacks[0].contains("holdfast skills env set a KEY"), "{:?}", told.lacks);
+        assert_eq!((told.lacks.len(), set.lacks.len()), (1, 0));
         assert_eq!(told.needs, ["os:linux", "bin:curl", "env:KEY", "bin:jq|gojq"]);
         assert_eq!((told.scope.as_str(), told.user_invocable), ("tenant", true));
     }

@@ -6,7 +6,7 @@ use futures::StreamExt as _;
 use holdfast_types::QueueMode;
 use serde_json::{Value, json};
 
-use crate::world::{World, chunks, done, events};
+use crate::world::{PATIENCE, World, chunks, done, events};
 
 fn body(extra: Value) -> Value {
     let mut body = json!({
@@ -222,7 +222,7 @@ async fn a_client_that_goes_away_leaves_the_turn_running() {
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(5), free).await.unwrap();
+    tokio::time::timeout(PATIENCE, free).await.unwrap();
     world.runner.release(1);
     let events = world.follow(&world.anna, &message).await.unwrap();
     assert_eq!(done(&events).text, "echo: hold on");
@@ -254,7 +254,7 @@ async fn who_waits_too_long_is_told_how_to_get_the_answer() {
             }
         }
     };
-    let answer = tokio::time::timeout(Duration::from_secs(10), answer).await.unwrap();
+    let answer = tokio::time::timeout(PATIENCE, answer).await.unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "echo: hold on");
 }
 

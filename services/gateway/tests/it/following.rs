@@ -81,7 +81,7 @@ async fn a_step_that_begins_anew_is_told_as_such() {
 async fn a_message_that_joins_a_running_turn_gets_its_answer() {
     let world = World::start().await.unwrap();
     let first = world.send(&world.anna, message("hold on")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.until_runs(&world.anna, &first.session_id).await.unwrap();
 
     let mut client = world.messages().await.unwrap();
     let second = client.stream(world.anna.request(message("linger a bit")));
@@ -110,8 +110,8 @@ async fn a_message_that_waits_behind_another_hears_nothing_of_its_turn() {
     let world = World::start().await.unwrap();
     world.agent(&world.anna, "queue", QueueMode::Followup).await.unwrap();
     let to = |text: &str| SendRequest { agent: "queue".into(), ..message(text) };
-    world.send(&world.anna, to("hold on")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let first = world.send(&world.anna, to("hold on")).await.unwrap();
+    world.until_runs(&world.anna, &first.session_id).await.unwrap();
 
     let second = world.stream(&world.anna, to("and this"));
     let (events, ()) = tokio::join!(second, async {
@@ -144,7 +144,7 @@ async fn a_caller_whose_patience_ends_is_told_and_the_turn_goes_on() {
     let world = World::start().await.unwrap();
     let mut client = world.messages().await.unwrap();
     let mut request = world.anna.request(message("hold on"));
-    request.set_timeout(Duration::from_millis(300));
+    request.set_timeout(Duration::from_secs(2));
 
     let mut stream = client.stream(request).await.unwrap().into_inner();
     let accepted = stream.next().await.unwrap().unwrap();
@@ -172,7 +172,7 @@ async fn cancelling_says_whether_anything_ran() {
 
     assert_eq!(cancel("nowhere").await.unwrap_err().code(), Code::NotFound);
     let sent = world.send(&world.anna, message("hold on")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.until_runs(&world.anna, &sent.session_id).await.unwrap();
 
     assert!(cancel("agent:main:main").await.unwrap());
     assert!(cancel(&sent.session_id).await.unwrap());

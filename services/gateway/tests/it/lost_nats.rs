@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::world::{World, chunks, done, message};
 
-/// More than the second of silence after which the journal is asked, and what a turn takes.
-const SOON: Duration = Duration::from_millis(1800);
+/// Much more than the second of silence after which the journal is asked, and what a turn takes.
+const SOON: Duration = Duration::from_secs(15);
 
 async fn without_nats() -> World {
     // Nothing listens on port 1.
@@ -61,12 +61,14 @@ async fn a_turn_whose_news_are_all_lost_is_answered_by_the_journal() {
 async fn with_nats_nobody_waits_for_the_journal() {
     let world = World::start().await.unwrap();
     world.stream(&world.anna, message("warm up")).await.unwrap();
-    let began = Instant::now();
 
-    for n in 0..5 {
+    let mut took = Vec::new();
+    for n in 0..10 {
+        let began = Instant::now();
         world.stream(&world.anna, message(&format!("hi {n}"))).await.unwrap();
+        took.push(began.elapsed());
     }
 
-    // Five times the silence that the journal is asked after.
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    // Whoever waited for the journal would never take less than its second of silence.
+    assert!(took.iter().any(|took| *took < Duration::from_secs(1)), "{took:?}");
 }

@@ -1,5 +1,7 @@
 //! What probes, operators and tools look at.
 
+use std::time::Duration;
+
 use holdfast_proto::gateway::v1::SendRequest;
 use tonic_health::pb::{HealthCheckRequest, health_client::HealthClient};
 use tonic_reflection::pb::v1::{
@@ -7,7 +9,7 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-use crate::world::{World, message};
+use crate::world::{PATIENCE, World, message};
 
 #[tokio::test]
 async fn probes_need_no_key() {
@@ -53,17 +55,24 @@ async fn calls_are_counted_by_door_and_outcome() {
     world.send(&world.anna, SendRequest::default()).await.unwrap_err();
     world.say(&world.anna, "u", "hi").await.unwrap();
 
-    let shown = world.client.get(world.url("/metrics")).send().await.unwrap();
-
-    let shown = shown.text().await.unwrap();
-    for line in [
+    let lines = [
         "holdfast_gateway_requests_total{door=\"grpc\",outcome=\"ok\"} ",
         "holdfast_gateway_requests_total{door=\"grpc\",outcome=\"invalid\"} ",
         "holdfast_gateway_requests_total{door=\"http\",outcome=\"ok\"} ",
         "holdfast_gateway_ingest_duration_seconds_bucket",
         "holdfast_gateway_open_calls ",
-    ] {
-        assert!(shown.contains(line), "{line} is missing in\n{shown}");
-    }
+    ];
+    // A call is counted once it is over, which its caller may know a moment before.
+    let counted = async {
+        loop {
+            let shown = world.client.get(world.url("/metrics")).send().await.unwrap();
+            let shown = shown.text().await.unwrap();
+            if lines.iter().all(|line| shown.contains(line)) {
+                break shown;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let shown = tokio::time::timeout(PATIENCE, counted).await.unwrap();
     assert!(!shown.contains(&world.anna.id.as_uuid().simple().to_string()));
 }

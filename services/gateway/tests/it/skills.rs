@@ -179,3 +179,43 @@ async fn an_agent_comes_as_a_file_leads_nowhere_until_it_is_approved_and_goes_as
     let wrong = client.import_agent(world.anna.request(wrong)).await.unwrap_err();
     assert!(wrong.message().contains("`agent.promt` is no field"), "{wrong}");
 }
+
+#[tokio::test]
+async fn an_administrator_sets_a_skills_secret_and_nobody_is_shown_it() {
+    let world = World::start().await.unwrap();
+    let mut client = skills(&world).await;
+    let text = "---\nname: plants\ndescription: d\nmetadata: { openclaw: { requires: { env: \
+                [GARDEN_KEY] } } }\n---\n";
+    let files = vec![pb::SkillFile { path: "SKILL.md".into(), content: text.into() }];
+    let put = pb::PutSkillRequest { files, ..Default::default() };
+    client.put_skill(world.anna.request(put)).await.unwrap();
+    let get = pb::GetSkillRequest { name: "plants".into(), ..Default::default() };
+    let lacks = async || {
+        let found = skills(&world).await.get_skill(world.anna.request(get.clone())).await;
+        found.unwrap().into_inner().skill.unwrap().lacks
+    };
+    let set = |value: &str| pb::PutSkillEnvRequest {
+        skill: "plants".into(),
+        name: "GARDEN_KEY".into(),
+        value: value.into(),
+    };
+    assert!(lacks().await[0].contains("holdfast skills env set plants GARDEN_KEY"));
+
+    let key = world.key(&world.anna, &["read", "chat"], None).await.unwrap();
+    let refused = client.put_skill_env(world.anna.by(&key).request(set("s3cret"))).await;
+    assert_eq!(refused.unwrap_err().code(), Code::PermissionDenied);
+    let short = client.put_skill_env(world.anna.request(set("s3c"))).await.unwrap_err();
+    assert_eq!(short.code(), Code::InvalidArgument);
+    client.put_skill_env(world.anna.request(set("s3cret-of-plants"))).await.unwrap();
+
+    assert_eq!(lacks().await, Vec::<String>::new());
+    let listed = client.list_skill_env(world.anna.request(Default::default())).await.unwrap();
+    let shown = format!("{:?}", listed.into_inner());
+    assert!(shown.contains("GARDEN_KEY") && !shown.contains("s3cret"), "{shown}");
+    let theirs = client.list_skill_env(world.ben.request(Default::default())).await.unwrap();
+    assert_eq!(theirs.into_inner().variables, []);
+    let remove = pb::RemoveSkillEnvRequest { skill: "plants".into(), name: "GARDEN_KEY".into() };
+    client.remove_skill_env(world.anna.request(remove.clone())).await.unwrap();
+    let again = client.remove_skill_env(world.anna.request(remove)).await.unwrap_err();
+    assert_eq!((again.code(), lacks().await.len()), (Code::NotFound, 1));
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use tonic::Code;
 
-use crate::world::{World, done, message};
+use crate::world::{PATIENCE, World, done, message};
 
 #[tokio::test]
 async fn what_is_open_is_finished_and_nothing_new_is_taken() {
@@ -16,8 +16,12 @@ async fn what_is_open_is_finished_and_nothing_new_is_taken() {
     stream.next().await.unwrap().unwrap();
 
     world.stop.cancel();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(world.messages().await.is_err());
+    let refused = async {
+        while world.messages().await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
     world.runner.release(1);
     let events: Vec<_> = stream.map(Result::unwrap).collect().await;
 

@@ -14,7 +14,7 @@ use holdfast_proto::gateway::v1::{
 };
 use holdfast_session::Sessions;
 use holdfast_testkit::{Database, nats, redis};
-use holdfast_types::{AgentName, QueueMode, TenantId};
+use holdfast_types::{AgentName, QueueMode, State, TenantId};
 use reqwest::{Client, RequestBuilder, Response};
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
@@ -164,6 +164,18 @@ impl World {
             }
         };
         timeout(PATIENCE, ready).await.context("the gateway is not ready")
+    }
+
+    /// Waits until somebody works at a session.
+    pub async fn until_runs(&self, of: &Tenant, session: &str) -> anyhow::Result<()> {
+        let session = session.parse()?;
+        let runs = async {
+            while self.sessions.session(of.id, session).await?.state != State::Running {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            anyhow::Ok(())
+        };
+        timeout(PATIENCE, runs).await.context("nobody works at it")?
     }
 
     pub fn url(&self, path: &str) -> String {

@@ -4,7 +4,7 @@ use holdfast_pg::TenantTx;
 use sqlx::{Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
-use super::seen;
+use super::{seen, seen_by};
 use crate::{given::Provenance, who::Who};
 
 /// A document or an article, without its text.
@@ -66,16 +66,7 @@ pub async fn get(
 ) -> sqlx::Result<Option<Document>> {
     const SQL: &str = document!(" and document_id = $6 and kind = $7");
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL)
-        .bind(tenant)
-        .bind(who.everything)
-        .bind(who.agents())
-        .bind(who.users())
-        .bind(who.group)
-        .bind(id)
-        .bind(kind)
-        .fetch_optional(tx.conn())
-        .await
+    seen_by(SQL, tenant, who).bind(id).bind(kind).fetch_optional(tx.conn()).await
 }
 
 /// Waits until nobody else changes this one.

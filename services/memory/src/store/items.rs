@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use sqlx::{Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
-use super::seen;
+use super::{seen, seen_by};
 use crate::{given::Provenance, who::Who};
 
 /// A thing that was told.
@@ -134,15 +134,7 @@ pub async fn supersede(tx: &mut TenantTx, old: Uuid, by: Uuid) -> sqlx::Result<(
 pub async fn get(tx: &mut TenantTx, who: &Who, id: Uuid) -> sqlx::Result<Option<Item>> {
     const SQL: &str = item!(" and item_id = $6");
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL)
-        .bind(tenant)
-        .bind(who.everything)
-        .bind(who.agents())
-        .bind(who.users())
-        .bind(who.group)
-        .bind(id)
-        .fetch_optional(tx.conn())
-        .await
+    seen_by(SQL, tenant, who).bind(id).fetch_optional(tx.conn()).await
 }
 
 /// The value that counts under a key: the user's own before everybody's, the agent's before all
@@ -154,15 +146,7 @@ pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Opt
           order by user_id desc, agent_id desc limit 1"
     );
     let tenant = tx.tenant().as_uuid();
-    sqlx::query_as(SQL)
-        .bind(tenant)
-        .bind(who.everything)
-        .bind(who.agents())
-        .bind(who.users())
-        .bind(who.group)
-        .bind(key)
-        .fetch_optional(tx.conn())
-        .await
+    seen_by(SQL, tenant, who).bind(key.to_owned()).fetch_optional(tx.conn()).await
 }
 
 /// Takes a thing out of what is found, or puts it back.

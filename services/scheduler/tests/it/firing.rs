@@ -46,22 +46,26 @@ async fn what_was_made_a_moment_ago_is_due_in_time_though_the_scheduler_slept() 
 {
     let world = World::start().await?;
     let _scheduler = world.scheduler().await?;
-    let (claim, loaded) = {
+    let mut all_late = Vec::new();
+    // A busy machine may be late itself, but not always.
+    for round in 0..10 {
         world.add(world.new_job(soon(50)?, turn("first"))).await?;
-        world.claim().await?
-    };
-    world.answer(&claim, &loaded, Heard::Completed).await?;
+        let (claim, loaded) = world.claim().await?;
+        world.answer(&claim, &loaded, Heard::Completed).await?;
 
-    let job = world.add(world.new_job(soon(300)?, turn("second"))).await?;
-    world.claim().await?;
-    let arrived = Timestamp::now();
+        let job = world.add(world.new_job(soon(300)?, turn("second"))).await?;
+        let (claim, loaded) = world.claim().await?;
+        let late = Timestamp::now().duration_since(job.next_slot.unwrap());
 
-    let slot = job.next_slot.unwrap();
-    // A sleep that nobody had ended would be a whole second.
-    let late = arrived.duration_since(slot);
-    assert!(late >= jiff::SignedDuration::ZERO, "{late:?} early");
-    assert!(late < jiff::SignedDuration::from_millis(600), "{late:?} late");
-    Ok(())
+        assert!(late >= jiff::SignedDuration::ZERO, "{late:?} early");
+        // A sleep that nobody had ended would be a whole second.
+        if late < jiff::SignedDuration::from_millis(500) {
+            return Ok(());
+        }
+        all_late.push((round, late));
+        world.answer(&claim, &loaded, Heard::Completed).await?;
+    }
+    anyhow::bail!("late each time: {all_late:?}")
 }
 
 #[tokio::test]
@@ -228,7 +232,7 @@ async fn what_was_handed_out_and_not_delivered_is_given_back_at_the_end() -> any
 
     world.until("select count(*) from session.inbox", 50).await?;
     // What nobody had given back would be handed out after 30 s.
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < Duration::from_secs(28));
     Ok(())
 }
 

@@ -330,6 +330,12 @@ fn skills() -> Vec<Try> {
             let policy = pb::SkillPolicy { allow_unjudged: true, ..Default::default() };
             bytes(pb::PutSkillPolicyRequest { policy: Some(policy) })
         }),
+        ("Skills/ListSkillEnv", Is::Shown, |_| bytes(pb::ListSkillEnvRequest {})),
+        ("Skills/PutSkillEnv", Is::Made, |of| bytes(put_skill_env(&of.skill))),
+        ("Skills/RemoveSkillEnv", Is::Found, |of| {
+            let (skill, name) = (of.skill.clone(), "GARDEN_KEY".into());
+            bytes(pb::RemoveSkillEnvRequest { skill, name })
+        }),
         ("Packages/ExportAgent", Is::Found, |of| {
             bytes(pb::ExportAgentRequest { agent: of.packaged.clone(), ..Default::default() })
         }),
@@ -359,6 +365,12 @@ pub fn add_reminder(of: &Things) -> pb::AddReminderRequest {
         request_id: of.request_id.clone(),
         ..Default::default()
     }
+}
+
+/// A secret of a skill's.
+pub fn put_skill_env(skill: &str) -> pb::PutSkillEnvRequest {
+    let (skill, name, value) = (skill.into(), "GARDEN_KEY".into(), "s3cret-of-plants".into());
+    pb::PutSkillEnvRequest { skill, name, value }
 }
 
 /// A skill of one file.

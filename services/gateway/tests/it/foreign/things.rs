@@ -16,7 +16,8 @@ use super::{
     raw::call,
     table::{
         SECRETS, account, add_job, add_reminder, alias, binding, connection, credential, identity,
-        ingest_article, mcp_server, model, node, package, put_chain, put_skill, rules, save_memory,
+        ingest_article, mcp_server, model, node, package, put_chain, put_skill, put_skill_env,
+        rules, save_memory,
     },
 };
 use crate::{
@@ -184,6 +185,8 @@ impl Things {
         self.reminder = made.reminder.context("no reminder")?.id;
         let put = put_skill(&self.skill);
         let _: pb::PutSkillResponse = ask(world, who, "Skills/PutSkill", put).await?;
+        let put = put_skill_env(&self.skill);
+        let _: pb::PutSkillEnvResponse = ask(world, who, "Skills/PutSkillEnv", put).await?;
         let registries = vec!["shelf".to_owned(), "annas-shelf".to_owned()];
         let policy = pb::SkillPolicy { registries, ..Default::default() };
         let put = pb::PutSkillPolicyRequest { policy: Some(policy) };

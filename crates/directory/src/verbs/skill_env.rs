@@ -1,0 +1,99 @@
+//! Variables of skills. Whoever sets one never sees it again; only runners open them.
+
+use holdfast_types::TenantId;
+use secrecy::{ExposeSecret as _, SecretString};
+
+use super::check_room;
+use crate::{
+    Actor, Directory, Error, OpenVariable, Purpose, SkillVariable,
+    skill_env::{check, skill_key},
+    store,
+};
+
+/// Variables of one tenant.
+const MOST: i64 = 500;
+
+impl Directory {
+    /// Which variables of skills are set, by skill and name; not what they are.
+    ///
+    /// # Errors
+    ///
+    /// If the database fails.
+    pub async fn skill_env(&self, tenant: TenantId) -> Result<Vec<SkillVariable>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let variables = store::skill_env::all(&mut tx).await?;
+        tx.commit().await?;
+        Ok(variables)
+    }
+
+    /// Sets a variable of a skill, which may be installed later; it takes the place of what it was.
+    ///
+    /// # Errors
+    ///
+    /// If no command could be given it, or the tenant has too many.
+    pub async fn put_skill_env(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        (skill, name): (&str, &str),
+        value: &SecretString,
+    ) -> Result<(), Error> {
+        let skill = skill_key(skill)?;
+        check(name, value)?;
+        let mut tx = self.change(tenant).await?;
+        // Counted with the one that may be replaced: that errs on the side of fewer.
+        check_room("variables of skills", store::skill_env::count(&mut tx).await?, MOST)?;
+        let data_key = self.data_key(&mut tx).await?;
+        let purpose = Purpose::SkillEnv { skill: &skill, name };
+        let sealed = data_key.seal(purpose, value.expose_secret().as_bytes())?;
+        store::skill_env::put(&mut tx, (&skill, name), &sealed).await?;
+        store::audit::record(&mut tx, actor, "skill_env.put", format!("{skill}/{name}")).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Forgets a variable of a skill.
+    ///
+    /// # Errors
+    ///
+    /// If it is not set.
+    pub async fn delete_skill_env(
+        &self,
+        tenant: TenantId,
+        actor: Actor,
+        (skill, name): (&str, &str),
+    ) -> Result<(), Error> {
+        let skill = skill_key(skill)?;
+        let subject: String = format!("{skill}/{name}").chars().take(200).collect();
+        let mut tx = self.change(tenant).await?;
+        if !store::skill_env::delete(&mut tx, &skill, name).await? {
+            return Err(Error::not_found("variable", subject));
+        }
+        store::audit::record(&mut tx, actor, "skill_env.delete", subject).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// The variables of a tenant's skills, for the commands of those.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be unsealed.
+    pub async fn open_skill_env(&self, tenant: TenantId) -> Result<Vec<OpenVariable>, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let sealed = store::skill_env::sealed(&mut tx).await?;
+        if sealed.is_empty() {
+            tx.commit().await?;
+            return Ok(Vec::new());
+        }
+        let data_key = self.data_key(&mut tx).await?;
+        tx.commit().await?;
+        let open = |row: store::skill_env::Sealed| {
+            let purpose = Purpose::SkillEnv { skill: &row.skill, name: &row.name };
+            let value = String::from_utf8(data_key.open(purpose, &row.value)?)
+                .map_err(|_| Error::Sealed("a skill's variable"))?;
+            Ok(OpenVariable { skill: row.skill, name: row.name, value: value.into() })
+        };
+        sealed.into_iter().map(open).collect()
+    }
+}

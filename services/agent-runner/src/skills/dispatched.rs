@@ -1,0 +1,244 @@
+//! Skills whose command goes to a tool as it was typed (spec SKL-013, decision 0039).
+//!
+//! ```text
+//! /weather Rome ─▶ note, and a thought that no model had ─▶ call ─▶ what came of it is the answer
+//! ```
+//!
+//! Only the thought is made here. From there on it is a call as every other one: judged by the
+//! policy, asked about, begun, made, found unknown after a crash.
+//!
+//! **What can go wrong.** A runner dies between the two: whoever goes on finds the note, and need
+//! not look at the skill again, which may have changed.
+
+use std::sync::Arc;
+
+use holdfast_agent::Came;
+use holdfast_session::Completed;
+use holdfast_tools::NOT_YOURS;
+use holdfast_types::{Body, Choice, Entry, Note, ToolCall, Usage};
+use serde_json::{Map, Value};
+use tracing::warn;
+
+use super::called::is_a_persons;
+use crate::{
+    agents::Brief,
+    error::Error,
+    mcp::{self, Look},
+    turn::Turn,
+};
+
+/// What a command's call is called in its turn, which has no other.
+const CALL: &str = "command";
+
+/// A command that goes to a tool.
+struct Dispatched {
+    skill: String,
+    tool: String,
+    /// What was typed behind the name.
+    typed: String,
+}
+
+impl Turn<'_> {
+    /// Who answers this turn; `None` if something came in meanwhile that is to be looked at first.
+    /// A command that goes to a tool is not chosen anybody for.
+    pub(crate) async fn who_answers(
+        &mut self,
+        home: &Arc<Brief>,
+    ) -> Result<Option<Arc<Brief>>, Error> {
+        let turn = self.journal.turn();
+        let was_chosen = turn.iter().any(|entry| Choice::of(entry).is_some());
+        match turn.iter().any(is_dispatch) && !was_chosen {
+            true => Ok(Some(Arc::clone(home))),
+            false => self.route(home).await,
+        }
+    }
+
+    /// Whether this turn's message went to a tool as it was typed, and nothing was said since.
+    pub(crate) fn is_dispatched(&self) -> bool {
+        let turn = self.journal.turn();
+        let since = turn.iter().position(is_dispatch).map(|at| &turn[at..]);
+        let asks = |entry: &Entry| matches!(entry, Entry::Heard { body, .. } if !body.silent);
+        since.is_some_and(|since| !since.iter().any(asks))
+    }
+
+    /// Gives the turn's message to a tool, if it calls a skill that wants it so; `Some` if it
+    /// cannot, which the answer says.
+    pub(crate) async fn dispatch_command(
+        &mut self,
+        brief: &Brief,
+    ) -> Result<Option<Completed>, Error> {
+        let Some(wanted) = wanted(self.journal.turn(), brief) else { return Ok(None) };
+        metrics::counter!("holdfast_runner_commands_total").increment(1);
+        let is_a_servers = mcp::is_asked_for_by(&wanted.tool);
+        self.find_tools(brief, if is_a_servers { Look::First } else { Look::No }).await?;
+        let registry = self.tools.registry();
+        // Of a server's that is away the call itself says more.
+        if registry.canonical(&wanted.tool).is_none() && !is_a_servers {
+            return self.answer(said(wanted.is_unknown())).await.map(Some);
+        }
+        let Some(input) = wanted.input(registry.fields(&wanted.tool)) else {
+            return self.answer(said(wanted.is_not_taken())).await.map(Some);
+        };
+        let Dispatched { skill, tool, .. } = wanted;
+        let note = Entry::noted(Note::Dispatched, skill.as_str());
+        let call = ToolCall { id: CALL.to_owned(), tool, input };
+        let thought = match said(String::new()) {
+            Entry::Thought { text, usage, model, carry, .. } => {
+                Entry::Thought { text, calls: vec![call.clone()], usage, model, carry }
+            }
+            other => other,
+        };
+        self.append(vec![note, thought]).await?;
+        let (claim, key) = (&self.hold.claim, self.key_of(&call));
+        let workspaces = &self.worker.workspaces;
+        let noted =
+            workspaces.skill_used(claim.tenant, brief.agent, &skill, claim.session, &key).await;
+        if let Err(error) = noted {
+            // The turn is worth more than what is known of it afterwards.
+            warn!(error = &error as &dyn std::error::Error, "a skill's use was not noted");
+        }
+        Ok(None)
+    }
+
+    /// Ends the turn with what came of its command's call.
+    pub(crate) async fn answer_command(
+        &mut self,
+        call: &ToolCall,
+        came: Came<'_>,
+    ) -> Result<Completed, Error> {
+        self.answer(said(told(&call.tool, came))).await
+    }
+}
+
+const fn is_dispatch(entry: &Entry) -> bool {
+    matches!(entry, Entry::Noted { note: Note::Dispatched, .. })
+}
+
+/// The command that a turn is, if it is nothing else, and goes to a tool.
+fn wanted(turn: &[Entry], brief: &Brief) -> Option<Dispatched> {
+    let body = sole(turn)?;
+    let found = brief.skills.shelf.invoked(&body.text).ok().flatten()?;
+    let tool = found.skill.manifest.dispatch.as_ref()?.tool.clone();
+    let (skill, typed) = (found.skill.name().to_owned(), found.arguments.to_owned());
+    Some(Dispatched { skill, tool, typed })
+}
+
+/// What a person said, if nothing else was said and nothing was done about it yet.
+fn sole(turn: &[Entry]) -> Option<&Body> {
+    let mut sole = None;
+    for entry in turn {
+        match entry {
+            Entry::Heard { body, .. } if body.silent => {}
+            Entry::Heard { body, .. } if is_a_persons(body) && sole.is_none() => sole = Some(body),
+            Entry::Noted { note: Note::Routed | Note::Told | Note::Posted, .. } => {}
+            Entry::Heard { .. }
+            | Entry::Thought { .. }
+            | Entry::Called { .. }
+            | Entry::Returned { .. }
+            | Entry::Noted { .. } => return None,
+        }
+    }
+    sole
+}
+
+impl Dispatched {
+    /// What the tool is given. One that takes its own fields alone is given those of them that it
+    /// has; `None` if what was typed is not among them.
+    fn input(&self, takes: Option<Vec<&str>>) -> Option<String> {
+        let all =
+            [("command", &self.typed), ("commandName", &self.skill), ("skillName", &self.skill)];
+        let is_taken = |name: &str| takes.as_ref().is_none_or(|takes| takes.contains(&name));
+        let given = all.into_iter().filter(|(name, _)| is_taken(name));
+        let given: Map<String, Value> =
+            given.map(|(name, value)| (name.to_owned(), Value::from(value.as_str()))).collect();
+        (is_taken("command") || self.typed.is_empty()).then(|| Value::Object(given).to_string())
+    }
+
+    fn is_unknown(&self) -> String {
+        let Self { skill, tool, .. } = self;
+        format!(
+            "/{skill} goes to the tool `{tool}`, and there is none of that name here: whoever keeps \
+             the skill writes another one behind `command-tool`"
+        )
+    }
+
+    fn is_not_taken(&self) -> String {
+        let Self { skill, tool, .. } = self;
+        format!(
+            "/{skill} goes to the tool `{tool}`, which takes no `command`: send it with nothing \
+             behind it, or have whoever keeps the skill name another tool"
+        )
+    }
+}
+
+/// What a person is told of a call.
+fn told(tool: &str, came: Came<'_>) -> String {
+    match came {
+        Came { output: NOT_YOURS, .. } => {
+            format!("Not done: the tool `{tool}` may not be used in this conversation.")
+        }
+        Came { output, failed: true } => format!("Not done: `{tool}`: {output}"),
+        Came { output, failed: false } if output.trim().is_empty() => format!("`{tool}` is done."),
+        Came { output, failed: false } => output.to_owned(),
+    }
+}
+
+/// An answer that no model gave.
+pub(super) fn said(text: String) -> Entry {
+    let (calls, usage, model) = (Vec::new(), Usage::default(), String::new());
+    Entry::Thought { text, calls, usage, model, carry: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(typed: &str) -> Dispatched {
+        Dispatched { skill: "weather".into(), tool: "x".into(), typed: typed.into() }
+    }
+
+    fn heard(text: &str) -> Entry {
+        Entry::Heard { seq: 1, body: Body::text(text) }
+    }
+
+    #[test]
+    fn a_tool_is_given_what_was_typed_and_by_which_command_so_far_as_it_takes_that() {
+        let input = |said: &str, takes: Option<Vec<&str>>| typed(said).input(takes);
+
+        let all = r#"{"command":"a \"b\"\nc","commandName":"weather","skillName":"weather"}"#;
+        assert_eq!(input("a \"b\"\nc", None).as_deref(), Some(all));
+        let some = input("a", Some(vec!["command", "workdir"]));
+        assert_eq!(some.as_deref(), Some(r#"{"command":"a"}"#));
+        assert_eq!(input("a", Some(vec!["query"])), None);
+        assert_eq!(input("", Some(vec!["query"])).as_deref(), Some("{}"));
+    }
+
+    #[test]
+    fn only_what_one_person_said_alone_goes_to_a_tool() {
+        let psst = Entry::Heard { seq: 2, body: Body { silent: true, ..Body::text("psst") } };
+        let routed = Entry::noted(Note::Routed, "{}");
+        let alone = [psst, routed, heard("/weather")];
+        assert_eq!(sole(&alone).map(|body| body.text.as_str()), Some("/weather"));
+
+        for turn in [
+            vec![heard("/weather"), heard("hello")],
+            vec![heard("/weather"), said("hello".to_owned())],
+            vec![heard("/weather"), Entry::noted(Note::Dispatched, "weather")],
+            vec![heard("/weather"), Entry::noted(Note::DeadlinePassed, "x")],
+            vec![],
+        ] {
+            assert_eq!(sole(&turn), None, "{turn:?}");
+        }
+    }
+
+    #[test]
+    fn a_person_is_told_what_came_of_it() {
+        let came = |output, failed| told("exec", Came { output, failed });
+
+        assert_eq!(came("23 degrees", false), "23 degrees");
+        assert_eq!(came(" ", false), "`exec` is done.");
+        assert_eq!(came("no such city", true), "Not done: `exec`: no such city");
+        let denied = "Not done: the tool `exec` may not be used in this conversation.";
+        assert_eq!(came(NOT_YOURS, true), denied);
+    }
+}

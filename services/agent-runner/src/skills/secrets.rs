@@ -1,0 +1,155 @@
+//! The variables of an agent's skills: given to its commands, and kept out of all that is told.
+//!
+//! Only skills that can be used have any, and of those only what they name. A variable that the
+//! model sets for a command itself is left as it is.
+//!
+//! **What can go wrong.** A command may write a variable down in another form (in base64, say, or
+//! letter by letter), or into a file that is read when the variable has changed. That is not found;
+//! docs/skills.md says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use holdfast_directory::OpenVariable;
+use holdfast_skills::Shelf;
+use secrecy::{ExposeSecret as _, SecretString};
+
+/// The fewest bytes of a line that is looked for by itself: of a key of several lines, say.
+const LINE: usize = 16;
+
+/// Variables for commands, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Secrets {
+    variables: BTreeMap<String, SecretString>,
+    /// What is looked for in what is told, and the variable's name; the longest first.
+    forms: Vec<(SecretString, String)>,
+}
+
+/// The names that are set, by skill, for [`Surroundings`](holdfast_skills::Surroundings).
+pub(crate) fn names(open: &[OpenVariable]) -> BTreeMap<String, BTreeSet<String>> {
+    let mut names: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for variable in open {
+        names.entry(variable.skill.clone()).or_default().insert(variable.name.clone());
+    }
+    names
+}
+
+impl Secrets {
+    /// Of these, what the skills of a shelf may be given. Where two have a variable of one name, the
+    /// first by the skills' names has its value.
+    pub(crate) fn of(shelf: &Shelf, open: Vec<OpenVariable>) -> Self {
+        let mut secrets = Self::default();
+        for OpenVariable { skill, name, value } in open {
+            let is_its = shelf.find(&skill).is_some_and(|skill| {
+                skill.is_usable() && skill.manifest.variables().any(|variable| variable == name)
+            });
+            if is_its {
+                secrets.look_for(&name, &value);
+                secrets.variables.entry(name).or_insert(value);
+            }
+        }
+        secrets.forms.sort_by_key(|(form, _)| std::cmp::Reverse(form.expose_secret().len()));
+        secrets
+    }
+
+    fn look_for(&mut self, name: &str, value: &SecretString) {
+        let value = value.expose_secret();
+        let mut forms: BTreeSet<String> = [value.to_owned(), value.trim().to_owned()].into();
+        // As it stands in JSON, without the quotes around it.
+        let json = serde_json::Value::from(value).to_string();
+        forms.insert(json[1..json.len() - 1].to_owned());
+        let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE);
+        forms.extend(lines.map(str::to_owned));
+        forms.retain(|form| !form.is_empty());
+        self.forms.extend(forms.into_iter().map(|form| (form.into(), name.to_owned())));
+    }
+
+    /// Gives a command what it does not set itself.
+    pub(crate) fn give(&self, env: &mut BTreeMap<String, String>) {
+        for (name, value) in &self.variables {
+            env.entry(name.clone()).or_insert_with(|| value.expose_secret().to_owned());
+        }
+    }
+
+    /// The same text without them.
+    pub(crate) fn without(&self, text: String) -> String {
+        let mut text = text;
+        for (form, name) in &self.forms {
+            if text.contains(form.expose_secret()) {
+                text = text.replace(form.expose_secret(), &format!("[secret {name}]"));
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_skills::{Scope, SkillFile, Surroundings};
+
+    use super::*;
+
+    fn open(skill: &str, name: &str, value: &str) -> OpenVariable {
+        OpenVariable { skill: skill.into(), name: name.into(), value: value.into() }
+    }
+
+    fn secrets(needs: &[(&str, &str)], open: Vec<OpenVariable>) -> Secrets {
+        let files = needs.iter().map(|(name, needs)| SkillFile {
+            scope: Scope::Workspace,
+            folder: (*name).to_owned(),
+            text: format!(
+                "---\nname: {name}\ndescription: d\nmetadata: {{ openclaw: {{ {needs} }} }}\n---\n"
+            )
+            .into_bytes(),
+        });
+        let here = Surroundings { env: names(&open), ..Surroundings::default() };
+        Secrets::of(&Shelf::of(files, &here), open)
+    }
+
+    fn given(secrets: &Secrets) -> Vec<(String, String)> {
+        let mut env = BTreeMap::from([("MINE".to_owned(), "own".to_owned())]);
+        secrets.give(&mut env);
+        env.into_iter().collect()
+    }
+
+    #[test]
+    fn only_what_a_skill_that_can_be_used_names_is_given() {
+        let needs = [
+            ("plants", "requires: { env: [KEY, MINE] }, primaryEnv: FIRST"),
+            ("lacking", "requires: { env: [OTHER, UNSET] }"),
+            ("plain", "emoji: x"),
+        ];
+        let open = vec![
+            open("lacking", "OTHER", "s3cret-other"),
+            open("plain", "PLAIN", "s3cret-plain"),
+            open("plants", "FIRST", "s3cret-first"),
+            open("plants", "KEY", "s3cret-key"),
+            open("plants", "MINE", "s3cret-mine"),
+            open("plants", "NEVER", "s3cret-never"),
+        ];
+        let secrets = secrets(&needs, open);
+
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            given(&secrets),
+            [pair("FIRST", "s3cret-first"), pair("KEY", "s3cret-key"), pair("MINE", "own")]
+        );
+    }
+
+    #[test]
+    fn a_value_is_taken_out_of_a_text_in_each_of_its_forms() {
+        let key = "-----BEGIN-----\nMIIEvQIBADANBgkqhkiG\n-----END-----\n";
+        let open = vec![
+            open("a", "KEY", "a \"b\" c"),
+            open("a", "LONG", "a \"b\" cd"),
+            open("a", "PEM", key),
+        ];
+        let secrets = secrets(&[("a", "requires: { env: [KEY, LONG, PEM] }")], open);
+        let without = |text: &str| secrets.without(text.to_owned());
+
+        assert_eq!(without("x a \"b\" cd y a \"b\" c"), "x [secret LONG] y [secret KEY]");
+        assert_eq!(without(r#"{"key":"a \"b\" c"}"#), r#"{"key":"[secret KEY]"}"#);
+        assert_eq!(without("> MIIEvQIBADANBgkqhkiG"), "> [secret PEM]");
+        assert_eq!(without("nothing"), "nothing");
+        assert!(!format!("{secrets:?}").contains("MIIE"));
+    }
+}
