@@ -41,6 +41,7 @@ pub enum Kb {
     /// Add an article: a text, Markdown, HTML or PDF file
     ///
     /// holdfast kb ingest manual.pdf --source "the maker's site" --tag printer
+    #[command(visible_alias = "add")]
     Ingest {
         /// The local file; `-` is stdin
         from: String,

@@ -53,6 +53,10 @@ pub enum Error {
         given: u32,
     },
 
+    /// There is no text of a PDF.
+    #[error("`content` {0}")]
+    Pdf(#[from] holdfast_pdf::Error),
+
     /// There are no vectors to be had.
     #[error(transparent)]
     Embed(#[from] holdfast_embed::Error),
@@ -86,6 +90,9 @@ impl Fault for Error {
             Self::NotFound { .. } => Kind::NotFound,
             Self::NotMaintainer => Kind::Forbidden,
             Self::Changed { .. } => Kind::Conflict,
+            Self::Pdf(holdfast_pdf::Error::Busy) => Kind::Unavailable,
+            Self::Pdf(holdfast_pdf::Error::NoReader) => Kind::Internal,
+            Self::Pdf(_) => Kind::Invalid,
             Self::Embed(error) => error.kind(),
             Self::Corrupt(_) => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),

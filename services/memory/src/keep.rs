@@ -10,6 +10,7 @@ mod turns;
 
 use std::sync::Arc;
 
+use holdfast_pdf::Reader;
 use holdfast_pg::Pools;
 use tokio::sync::Notify;
 
@@ -30,17 +31,19 @@ pub struct Keeper {
     views: Views,
     policy: Arc<Policy>,
     waiting: Arc<Notify>,
+    pdf: Reader,
 }
 
 impl Keeper {
-    /// One that tells `waiting` when there is something to embed.
+    /// One that tells `waiting` when there is something to embed, and has PDFs read by `pdf`.
     pub const fn new(
         pools: Pools,
         embedders: Embedders,
         views: Views,
         policy: Arc<Policy>,
         waiting: Arc<Notify>,
+        pdf: Reader,
     ) -> Self {
-        Self { pools, embedders, views, policy, waiting }
+        Self { pools, embedders, views, policy, waiting, pdf }
     }
 }

@@ -42,3 +42,5 @@ mod worker;
 pub use app::App;
 pub use config::{Config, Embedding, Engine, Memory};
 pub use error::Error;
+/// Reads a PDF and ends, if the program was started for that; first thing in `main`.
+pub use holdfast_pdf::as_child as read_pdf;

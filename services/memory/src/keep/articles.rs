@@ -82,9 +82,10 @@ impl Keeper {
         new: &NewArticle,
     ) -> Result<Article, Error> {
         let whose = owner(who, new.scope)?;
-        let text = reading::text(&new.content, &new.media_type)?;
-        let masked = self.policy.apply(&text)?;
-        let title = self.policy.apply(&title(&new.title, &masked.text))?.text;
+        let read = reading::read(&self.pdf, &new.content, &new.media_type).await?;
+        let masked = self.policy.apply(&read.text)?;
+        let given = if new.title.trim().is_empty() { &read.title } else { &new.title };
+        let title = self.policy.apply(&title(given, &masked.text))?.text;
 
         let mut tx = self.pools.tenant(tenant).await?;
         if !new.request.is_empty()
@@ -132,7 +133,7 @@ impl Keeper {
         let text = if change.content.is_empty() {
             None
         } else {
-            Some(reading::text(&change.content, &change.media_type)?)
+            Some(reading::read(&self.pdf, &change.content, &change.media_type).await?.text)
         };
         let mut tx = self.pools.tenant(tenant).await?;
         documents::lock(&mut tx, id).await?;

@@ -7,4 +7,5 @@ mod forgetting;
 mod isolation;
 mod keeping;
 mod knowledge;
+mod pdf;
 mod world;
