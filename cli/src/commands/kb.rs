@@ -1,5 +1,7 @@
 //! `holdfast kb`.
 
+mod proposals;
+
 use std::{
     fs,
     io::{self, Read as _},
@@ -119,6 +121,8 @@ pub enum Kb {
         /// Its id, as `doc_…`
         id: String,
     },
+    #[command(flatten)]
+    Proposed(proposals::Proposed),
 }
 
 impl Kb {
@@ -199,9 +203,10 @@ impl Kb {
                 let request = client.request(ListArticleVersionsRequest { id });
                 let listed = client.knowledge().list_article_versions(request).await;
                 let versions = client.answer(listed)?.versions;
-                let columns = ["version", "updated_at", "author", "source", "title"];
+                let columns = ["version", "updated_at", "author", "source", "accepted_by", "title"];
                 screen.list(&columns, versions.iter().map(view).collect())
             }
+            Self::Proposed(proposed) => proposed.run(client, screen).await,
         }
     }
 }
@@ -247,6 +252,7 @@ fn view(article: &Article) -> Value {
         "chunks": article.chunks,
         "pending": article.pending,
         "masked": counts(&article.masked),
+        "accepted_by": article.accepted_by,
     })
 }
 

@@ -132,6 +132,12 @@ calls! {
     knowledge kb_versions = versions(VersionsRequest) -> VersionsResponse;
     /// Removes an article.
     knowledge kb_remove = remove(RemoveRequest) -> RemoveResponse;
+    /// Changes that were proposed.
+    knowledge kb_proposals = proposals(ProposalsRequest) -> ProposalsResponse;
+    /// One of them.
+    knowledge kb_proposal = get_proposal(GetProposalRequest) -> Proposal;
+    /// Makes a change that was proposed, or declines it.
+    knowledge kb_decide = decide(DecideRequest) -> Proposal;
 }
 
 #[cfg(test)]

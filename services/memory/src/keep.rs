@@ -5,6 +5,7 @@ mod documents;
 mod forget;
 mod items;
 mod policy;
+mod proposals;
 mod reading;
 mod turns;
 
@@ -19,6 +20,7 @@ pub use documents::NewDocument;
 pub use forget::What;
 pub use items::NewItem;
 pub use policy::Policy;
+pub use proposals::{Proposal, Verdict};
 pub use turns::{NewTurn, Told};
 
 use crate::{embedders::Embedders, space::Views};

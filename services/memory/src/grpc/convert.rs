@@ -6,7 +6,7 @@ use uuid::Uuid;
 use crate::{
     Error,
     given::{told_id, told_time},
-    keep::Article,
+    keep::{Article, Proposal, Verdict},
     store::{articles::Version, documents::Document, forget::Count, items::Item},
     unit::kind,
     who::agent_text,
@@ -96,6 +96,7 @@ pub fn article(article: Article) -> pb::Article {
 /// A version of an article, without its text.
 pub fn one_version(document: &Document, version: Version) -> pb::Article {
     let masked = version.masked.0.into_iter();
+    let accepted_by = version.provenance.0.accepted_by.clone();
     pb::Article {
         id: told_id("doc", document.document_id),
         version: count(version.version.into()),
@@ -112,6 +113,35 @@ pub fn one_version(document: &Document, version: Version) -> pb::Article {
         chunks: 0,
         pending: 0,
         masked: masked.map(|(what, rows)| pb::Count { what, rows }).collect(),
+        accepted_by,
+    }
+}
+
+pub fn proposal(proposal: Proposal) -> pb::Proposal {
+    let Proposal { item, change, decision } = proposal;
+    let verdict = decision.as_ref().map(|decision| match decision.verdict {
+        Verdict::Accepted => pb::Verdict::Accepted,
+        Verdict::Declined => pb::Verdict::Declined,
+    });
+    let made = decision.as_ref().and_then(|decision| decision.made);
+    let (by, reason) = decision.map(|one| (one.by, one.reason)).unwrap_or_default();
+    pb::Proposal {
+        id: told_id("itm", item.item_id),
+        article: change.article,
+        version: change.version,
+        title: change.title,
+        text: change.text,
+        author: change.author,
+        agent: agent_text(item.agent_id),
+        user: item.user_id,
+        session: item.session,
+        provenance: Some(item.provenance.0.told()),
+        created_at: Some(told_time(item.created_at.to_jiff())),
+        verdict: verdict.unwrap_or_default().into(),
+        decided_by: by,
+        reason,
+        decided_at: item.superseded_at.map(|at| told_time(at.to_jiff())),
+        made: made.map_or(0, |made| count(made.into())),
     }
 }
 

@@ -8,4 +8,5 @@ mod isolation;
 mod keeping;
 mod knowledge;
 mod pdf;
+mod proposals;
 mod world;
