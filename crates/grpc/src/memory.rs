@@ -120,6 +120,8 @@ calls! {
     memory forget = forget(ForgetRequest) -> ForgetResponse;
     /// What is kept and what waits.
     memory status = get_status(GetStatusRequest) -> GetStatusResponse;
+    /// What was erased of sessions and agents that were deleted.
+    memory erasures = list_erasures(ListErasuresRequest) -> ListErasuresResponse;
     /// Adds an article to the knowledge base.
     knowledge kb_ingest = ingest(IngestRequest) -> Article;
     /// Changes an article.

@@ -15,6 +15,7 @@ use tracing::info;
 use crate::{
     Config,
     embedders::Embedders,
+    eraser::Eraser,
     find::Finder,
     grpc::{self, Door},
     keep::{Keeper, Policy},
@@ -100,6 +101,7 @@ impl App {
             half_life_days: memory.half_life_days,
         };
         let router = grpc::router(door, signer, &readiness);
+        let eraser = Eraser::new(pools.clone(), views.clone());
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 
         let mut tasks = Tasks::new(stop.clone());
@@ -112,6 +114,15 @@ impl App {
             async move {
                 match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
                     Ok(()) => worker.run(stop).await,
+                    Err(_) => Ok(()),
+                }
+            }
+        });
+        tasks.spawn("eraser", {
+            let (pools, stop) = (pools.clone(), stop.clone());
+            async move {
+                match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
+                    Ok(()) => eraser.run(stop).await,
                     Err(_) => Ok(()),
                 }
             }

@@ -7,7 +7,13 @@ use crate::{
     Error,
     given::{told_id, told_time},
     keep::{Article, Proposal, Verdict},
-    store::{articles::Version, documents::Document, forget::Count, items::Item},
+    store::{
+        articles::Version,
+        documents::Document,
+        erasures::{Looked, Rows},
+        forget::Count,
+        items::Item,
+    },
     unit::kind,
     who::agent_text,
 };
@@ -161,6 +167,23 @@ pub fn listed((document, chunks, pending): (Document, i64, i64)) -> pb::Article 
         pending: count(pending),
         ..pb::Article::default()
     }
+}
+
+pub fn erasure(looked: Looked) -> pb::Erasure {
+    pb::Erasure {
+        what: looked.what,
+        subject: looked.subject,
+        asked_at: Some(told_time(looked.asked_at.to_jiff())),
+        erased_at: looked.erased_at.map(|at| told_time(at.to_jiff())),
+        done: looked.done,
+        erased: rows(looked.erased.0),
+        left: rows(looked.left_over.0),
+    }
+}
+
+fn rows(rows: Rows) -> Vec<pb::Count> {
+    let one = |(what, rows)| pb::Count { what, rows: u64::try_from(rows).unwrap_or(0) };
+    rows.into_iter().map(one).collect()
 }
 
 pub fn counts(counts: Vec<Count>) -> Vec<pb::Count> {

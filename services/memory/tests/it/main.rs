@@ -2,6 +2,7 @@
 
 mod documents;
 mod embedding;
+mod erasing;
 mod finding;
 mod forgetting;
 mod isolation;

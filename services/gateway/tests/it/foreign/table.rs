@@ -155,6 +155,7 @@ fn memories() -> Vec<Try> {
             bytes(pb::EraseMemoriesRequest { user: of.user.clone(), ..Default::default() })
         }),
         ("Memories/GetMemoryStatus", Is::Made, |_| bytes(pb::GetMemoryStatusRequest {})),
+        ("Memories/ListErasures", Is::Made, |_| bytes(pb::ListErasuresRequest::default())),
         ("Knowledge/SearchArticles", Is::Shown, |_| {
             bytes(pb::SearchArticlesRequest { query: "annas tea".into(), ..Default::default() })
         }),
