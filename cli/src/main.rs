@@ -42,6 +42,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if let Some(read) = memory::read_pdf() {
+        return read;
+    }
     let cli = Cli::parse();
     let screen = Screen::new(cli.global.output);
     let outcome = runtime(&cli.command).and_then(|runtime| {

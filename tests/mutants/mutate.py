@@ -3,9 +3,9 @@
 Each mutant is a list of (file, text, replacement). A text that is not found, or found twice, ends
 it with an error: a mutant that changes nothing would prove nothing.
 
-    mutate.py --list                 the protocol's mutants, then the agent's
+    mutate.py --list                 the protocol's mutants, then the agent's and the memory's
     mutate.py --files <mutant>       the files that it changes
-    mutate.py --tests <mutant>       the agent's: a line for each package, target and test that
+    mutate.py --tests <mutant>       of those two: a line for each package, target and test that
                                      must fail
     mutate.py --check <root>         whether each can still be applied, without changing anything
 """
@@ -14,6 +14,7 @@ import pathlib
 import sys
 
 import agent
+import memory
 
 SESSION = "crates/session/src/"
 
@@ -77,7 +78,10 @@ MUTANTS = {
     ],
 }
 
-CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in agent.MUTANTS.items()}}
+# Those that name their tests themselves.
+NAMED = {**agent.MUTANTS, **memory.MUTANTS}
+
+CHANGES = {**MUTANTS, **{name: mutant.changes for name, mutant in NAMED.items()}}
 
 
 def mutated(mutant: str, root: pathlib.Path) -> dict[pathlib.Path, str]:
@@ -100,7 +104,7 @@ def main() -> None:
         case ["--files", mutant]:
             print("\n".join(sorted({name for name, _, _ in CHANGES[mutant]})))
         case ["--tests", mutant]:
-            tests = agent.MUTANTS[mutant].tests if mutant in agent.MUTANTS else []
+            tests = NAMED[mutant].tests if mutant in NAMED else []
             print("\n".join(" ".join(test) for test in tests))
         case ["--check", root]:
             for mutant in CHANGES:

@@ -4,7 +4,7 @@
 #   tests/mutants/run.sh [mutant …]     all of them without arguments
 #
 # Of the session protocol's either its own tests or a scenario of the whole mesh must fail; of the
-# agent's (agent.py) each test that is named there.
+# agent's (agent.py) and the memory's (memory.py) each test that is named there.
 # Takes some minutes for each: what depends on the session protocol is compiled anew.
 set -euo pipefail
 

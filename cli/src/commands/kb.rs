@@ -1,5 +1,7 @@
 //! `holdfast kb`.
 
+mod proposals;
+
 use std::{
     fs,
     io::{self, Read as _},
@@ -41,6 +43,7 @@ pub enum Kb {
     /// Add an article: a text, Markdown, HTML or PDF file
     ///
     /// holdfast kb ingest manual.pdf --source "the maker's site" --tag printer
+    #[command(visible_alias = "add")]
     Ingest {
         /// The local file; `-` is stdin
         from: String,
@@ -118,6 +121,8 @@ pub enum Kb {
         /// Its id, as `doc_…`
         id: String,
     },
+    #[command(flatten)]
+    Proposed(proposals::Proposed),
 }
 
 impl Kb {
@@ -198,9 +203,10 @@ impl Kb {
                 let request = client.request(ListArticleVersionsRequest { id });
                 let listed = client.knowledge().list_article_versions(request).await;
                 let versions = client.answer(listed)?.versions;
-                let columns = ["version", "updated_at", "author", "source", "title"];
+                let columns = ["version", "updated_at", "author", "source", "accepted_by", "title"];
                 screen.list(&columns, versions.iter().map(view).collect())
             }
+            Self::Proposed(proposed) => proposed.run(client, screen).await,
         }
     }
 }
@@ -246,6 +252,7 @@ fn view(article: &Article) -> Value {
         "chunks": article.chunks,
         "pending": article.pending,
         "masked": counts(&article.masked),
+        "accepted_by": article.accepted_by,
     })
 }
 

@@ -3,8 +3,8 @@
 use clap::{Args, Subcommand};
 use holdfast_proto::gateway::v1::{
     EraseMemoriesRequest, ForgetMemoryRequest, FoundMemory, GetMemoryStatusRequest,
-    ListMemoriesRequest, Memory as Kept, MemoryCount, MemorySource, SaveMemoryRequest,
-    SearchMemoriesRequest,
+    ListErasuresRequest, ListMemoriesRequest, Memory as Kept, MemoryCount, MemorySource,
+    SaveMemoryRequest, SearchMemoriesRequest,
 };
 use serde_json::{Map, Value, json};
 
@@ -87,6 +87,15 @@ pub enum Memory {
     ///
     /// What was erased is counted by table, and what is left: nothing.
     Erase(Erase),
+    /// Show what was erased of sessions and agents that were deleted, newest first
+    Erasures {
+        /// Of this one alone, as `ses_…` or `agt_…`
+        #[arg(default_value = "", hide_default_value = true)]
+        id: String,
+        /// At most so many
+        #[arg(long, default_value_t = 50)]
+        limit: u32,
+    },
     /// Show how much is kept, and how it is found
     Status,
 }
@@ -185,6 +194,23 @@ impl Memory {
                     &["erased", "left"],
                     &json!({"erased": counts(&erased.erased), "left": counts(&erased.left)}),
                 )
+            }
+            Self::Erasures { id, limit } => {
+                let request = client.request(ListErasuresRequest { subject: id, limit });
+                let listed = client.answer(client.memories().list_erasures(request).await)?;
+                let columns = ["what", "id", "deleted_at", "erased_at", "done", "erased", "left"];
+                let erasures = listed.erasures.iter().map(|erasure| {
+                    json!({
+                        "what": erasure.what,
+                        "id": erasure.subject,
+                        "deleted_at": time(erasure.asked_at.as_ref()),
+                        "erased_at": time(erasure.erased_at.as_ref()),
+                        "done": erasure.done,
+                        "erased": counts(&erasure.erased),
+                        "left": counts(&erasure.left),
+                    })
+                });
+                screen.list(&columns, erasures.collect())
             }
             Self::Status => {
                 let request = client.request(GetMemoryStatusRequest {});

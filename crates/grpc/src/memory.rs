@@ -120,6 +120,8 @@ calls! {
     memory forget = forget(ForgetRequest) -> ForgetResponse;
     /// What is kept and what waits.
     memory status = get_status(GetStatusRequest) -> GetStatusResponse;
+    /// What was erased of sessions and agents that were deleted.
+    memory erasures = list_erasures(ListErasuresRequest) -> ListErasuresResponse;
     /// Adds an article to the knowledge base.
     knowledge kb_ingest = ingest(IngestRequest) -> Article;
     /// Changes an article.
@@ -132,6 +134,12 @@ calls! {
     knowledge kb_versions = versions(VersionsRequest) -> VersionsResponse;
     /// Removes an article.
     knowledge kb_remove = remove(RemoveRequest) -> RemoveResponse;
+    /// Changes that were proposed.
+    knowledge kb_proposals = proposals(ProposalsRequest) -> ProposalsResponse;
+    /// One of them.
+    knowledge kb_proposal = get_proposal(GetProposalRequest) -> Proposal;
+    /// Makes a change that was proposed, or declines it.
+    knowledge kb_decide = decide(DecideRequest) -> Proposal;
 }
 
 #[cfg(test)]

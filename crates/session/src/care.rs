@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{
     Body, DeliveryId, DeliveryState, MessageId, SessionId, SessionKey, Source, Target, TenantId,
 };
@@ -180,47 +181,27 @@ impl Sessions {
         })
     }
 
-    /// Deletes a session and everything that was said in it.
+    /// Deletes a session and everything that was said in it; what memory holds of it goes after it.
     ///
     /// # Errors
     ///
     /// If there is no such session, or the database does not answer.
     pub async fn delete(&self, tenant: TenantId, session: SessionId) -> Result<(), Error> {
-        const SQL: &str = "
-            with place as (
-                update session.tenant_flight set in_flight = in_flight - 1
-                where tenant_id = $1 and shard = session.shard($2) and exists (
-                    select from session.session_lease
-                    where tenant_id = $1 and session_id = $2
-                      and (state = 'RUNNING' or (state = 'READY' and fair_key is not null)))),
-            marks as (
-                insert into session.tombstones
-                    (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
-                select tenant_id, source, idem_key, hash, session_id, seq, message_id,
-                       clock_timestamp() + interval '7 days'
-                from session.inbox where tenant_id = $1 and session_id = $2
-                on conflict do nothing),
-            inbox as (delete from session.inbox where tenant_id = $1 and session_id = $2),
-            entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
-            runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
-            deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
-            extractions as (delete from session.extractions where tenant_id = $1 and session_id = $2),
-            approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
-            told as (
-                delete from session.system_events e using session.sessions s
-                where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
-            surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
-            -- Who asked for it is told that nobody knows how it ended.
-            asked as (
-                update session.subagents
-                set outcome = 'unknown', finished_at = clock_timestamp()
-                where tenant_id = $1 and session_id = $2 and outcome is null),
-            children as (delete from session.subagents where tenant_id = $1 and parent_id = $2)
-            delete from session.sessions where tenant_id = $1 and session_id = $2";
+        const FORGET: &str = "select memory.forget_later('session', $1)";
         let mut tx = self.pools.tenant(tenant).await?;
-        // Under the lock, so that a turn that runs is either before this or fenced by it.
-        crate::sessions::lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        remove(&mut tx, session).await?;
+        sqlx::query(FORGET).bind(session.to_string()).execute(tx.conn()).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Deletes a session of which nothing is remembered: a subagent's, or nobody's.
+    pub(crate) async fn delete_unremembered(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+    ) -> Result<(), Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        remove(&mut tx, session).await?;
         Ok(tx.commit().await?)
     }
 
@@ -286,6 +267,46 @@ impl Sessions {
         let oldest_wait = Duration::from_millis(u64::try_from(oldest).unwrap_or(0));
         Ok(Gauges { waiting_sessions, oldest_wait, deliveries })
     }
+}
+
+/// Takes a session away, and everything that was said in it.
+async fn remove(tx: &mut TenantTx, session: SessionId) -> Result<(), Error> {
+    const SQL: &str = "
+        with place as (
+            update session.tenant_flight set in_flight = in_flight - 1
+            where tenant_id = $1 and shard = session.shard($2) and exists (
+                select from session.session_lease
+                where tenant_id = $1 and session_id = $2
+                  and (state = 'RUNNING' or (state = 'READY' and fair_key is not null)))),
+        marks as (
+            insert into session.tombstones
+                (tenant_id, source, idem_key, hash, session_id, seq, message_id, until)
+            select tenant_id, source, idem_key, hash, session_id, seq, message_id,
+                   clock_timestamp() + interval '7 days'
+            from session.inbox where tenant_id = $1 and session_id = $2
+            on conflict do nothing),
+        inbox as (delete from session.inbox where tenant_id = $1 and session_id = $2),
+        entries as (delete from session.entries where tenant_id = $1 and session_id = $2),
+        runs as (delete from session.runs where tenant_id = $1 and session_id = $2),
+        deliveries as (delete from session.deliveries where tenant_id = $1 and session_id = $2),
+        extractions as (delete from session.extractions where tenant_id = $1 and session_id = $2),
+        approvals as (delete from session.approvals where tenant_id = $1 and session_id = $2),
+        told as (
+            delete from session.system_events e using session.sessions s
+            where s.tenant_id = $1 and s.session_id = $2 and e.tenant_id = $1 and e.key = s.key),
+        surfaces as (delete from session.surfaces where tenant_id = $1 and session_id = $2),
+        -- Who asked for it is told that nobody knows how it ended.
+        asked as (
+            update session.subagents
+            set outcome = 'unknown', finished_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and outcome is null),
+        children as (delete from session.subagents where tenant_id = $1 and parent_id = $2)
+        delete from session.sessions where tenant_id = $1 and session_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    // Under the lock, so that a turn that runs is either before this or fenced by it.
+    crate::sessions::lock(tx, session).await?.ok_or_else(|| no_session(session))?;
+    sqlx::query(SQL).bind(tenant).bind(session.as_uuid()).execute(tx.conn()).await?;
+    Ok(())
 }
 
 #[derive(FromRow)]

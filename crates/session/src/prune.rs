@@ -173,7 +173,7 @@ impl Sessions {
             .await?;
         tx.commit().await?;
         for session in &old {
-            self.delete(tenant, SessionId::from(*session)).await?;
+            self.delete_unremembered(tenant, SessionId::from(*session)).await?;
         }
         Ok(Pruned { rows, sessions: old.len() as u64 })
     }

@@ -427,7 +427,7 @@ impl Sessions {
         }
         self.announced(tenant, session).await?;
         if delete && announced.running.is_none() {
-            match self.delete(tenant, session).await {
+            match self.delete_unremembered(tenant, session).await {
                 // It goes once what runs in it has ended, by hand.
                 Ok(()) | Err(Error::NotFound { .. } | Error::Conflict(_)) => {}
                 Err(error) => return Err(error),

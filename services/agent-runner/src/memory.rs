@@ -231,10 +231,12 @@ impl Memory {
             id: change.id.clone(),
             version: change.version,
         };
-        within(SEARCH, self.client.kb_get(call.tenant, read)).await?;
+        let there = within(SEARCH, self.client.kb_get(call.tenant, read)).await?;
         let payload = json!({
             "article": change.id,
-            "version": change.version,
+            // The one that was read is the one that is changed.
+            "version": there.version,
+            "author": call.agent_name.to_string(),
             "title": change.title,
             "text": change.text,
             "source": change.source,

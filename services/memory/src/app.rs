@@ -1,11 +1,12 @@
 //! How the service is put together.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use holdfast_doors as doors;
 use holdfast_grpc::Signer;
 use holdfast_kit::{Check, Readiness, Tasks, net};
+use holdfast_pdf::Reader;
 use holdfast_pg::Pools;
 use tokio::{net::TcpListener, sync::Notify, time::sleep};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +15,7 @@ use tracing::info;
 use crate::{
     Config,
     embedders::Embedders,
+    eraser::Eraser,
     find::Finder,
     grpc::{self, Door},
     keep::{Keeper, Policy},
@@ -33,6 +35,7 @@ pub struct App {
     signer: Signer,
     embedders: Embedders,
     policy: Arc<Policy>,
+    pdf: Reader,
 }
 
 impl App {
@@ -51,7 +54,14 @@ impl App {
             .await
             .context("`memory.embedding` cannot be used")?;
         let policy = Arc::new(Policy::new(&memory.mask, &memory.refuse)?);
-        Ok(Self { config, listener, pools, signer, embedders, policy })
+        let pdf = Reader::of_this_program().context("this program's own file cannot be found")?;
+        Ok(Self { config, listener, pools, signer, embedders, policy, pdf })
+    }
+
+    /// Has PDFs read by another program than this one; it calls [`read_pdf`](crate::read_pdf).
+    #[must_use]
+    pub fn with_pdf_reader(self, program: PathBuf) -> Self {
+        Self { pdf: Reader::new(program), ..self }
     }
 
     /// Where it listens.
@@ -69,7 +79,7 @@ impl App {
     ///
     /// With the first failure of any of the service's tasks.
     pub async fn run(self, stop: CancellationToken) -> anyhow::Result<()> {
-        let Self { config, listener, pools, signer, embedders, policy } = self;
+        let Self { config, listener, pools, signer, embedders, policy, pdf } = self;
         let memory = config.memory;
         info!(address = %listener.local_addr()?, "serving");
         let readiness = Readiness::new();
@@ -83,6 +93,7 @@ impl App {
                 views.clone(),
                 policy,
                 Arc::clone(&waiting),
+                pdf,
             ),
             finder: Finder::new(pools.clone(), embedders.clone(), views.clone()),
             embedders: embedders.clone(),
@@ -90,6 +101,7 @@ impl App {
             half_life_days: memory.half_life_days,
         };
         let router = grpc::router(door, signer, &readiness);
+        let eraser = Eraser::new(pools.clone(), views.clone());
         let worker = Worker::new(pools.clone(), embedders, views, waiting, memory.index_above);
 
         let mut tasks = Tasks::new(stop.clone());
@@ -100,6 +112,15 @@ impl App {
             async move {
                 match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
                     Ok(()) => worker.run(stop).await,
+                    Err(_) => Ok(()),
+                }
+            }
+        });
+        tasks.spawn("eraser", {
+            let (pools, stop) = (pools.clone(), stop.clone());
+            async move {
+                match holdfast_pg::wait_for(&pools, stop.cancelled()).await {
+                    Ok(()) => eraser.run(stop).await,
                     Err(_) => Ok(()),
                 }
             }

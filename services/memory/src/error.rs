@@ -53,6 +53,24 @@ pub enum Error {
         given: u32,
     },
 
+    /// The article is no longer what a proposal changes.
+    #[error(
+        "the article was changed after this was proposed, and is at version {have} now: decline the \
+         proposal, and make of it what still holds"
+    )]
+    Stale {
+        /// Its version.
+        have: i32,
+    },
+
+    /// What became of a proposal is settled.
+    #[error("the proposal was {0} already")]
+    Decided(&'static str),
+
+    /// There is no text of a PDF.
+    #[error("`content` {0}")]
+    Pdf(#[from] holdfast_pdf::Error),
+
     /// There are no vectors to be had.
     #[error(transparent)]
     Embed(#[from] holdfast_embed::Error),
@@ -85,7 +103,10 @@ impl Fault for Error {
             }
             Self::NotFound { .. } => Kind::NotFound,
             Self::NotMaintainer => Kind::Forbidden,
-            Self::Changed { .. } => Kind::Conflict,
+            Self::Changed { .. } | Self::Stale { .. } | Self::Decided(_) => Kind::Conflict,
+            Self::Pdf(holdfast_pdf::Error::Busy) => Kind::Unavailable,
+            Self::Pdf(holdfast_pdf::Error::NoReader) => Kind::Internal,
+            Self::Pdf(_) => Kind::Invalid,
             Self::Embed(error) => error.kind(),
             Self::Corrupt(_) => Kind::Internal,
             Self::Store(error) => holdfast_pg::kind(error),

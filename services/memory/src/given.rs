@@ -19,6 +19,9 @@ pub struct Provenance {
     pub locator: String,
     /// When it was got.
     pub retrieved_at: Timestamp,
+    /// Who let it in, of a change that was proposed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub accepted_by: String,
 }
 
 const SOURCES: [(pb::SourceKind, &str); 6] = [
@@ -51,6 +54,7 @@ impl Provenance {
             name: given.name,
             locator: given.locator,
             retrieved_at: retrieved_at.unwrap_or_else(Timestamp::now),
+            accepted_by: String::new(),
         })
     }
 

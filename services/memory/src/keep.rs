@@ -5,11 +5,13 @@ mod documents;
 mod forget;
 mod items;
 mod policy;
+mod proposals;
 mod reading;
 mod turns;
 
 use std::sync::Arc;
 
+use holdfast_pdf::Reader;
 use holdfast_pg::Pools;
 use tokio::sync::Notify;
 
@@ -18,6 +20,7 @@ pub use documents::NewDocument;
 pub use forget::What;
 pub use items::NewItem;
 pub use policy::Policy;
+pub use proposals::{Proposal, Verdict};
 pub use turns::{NewTurn, Told};
 
 use crate::{embedders::Embedders, space::Views};
@@ -30,17 +33,19 @@ pub struct Keeper {
     views: Views,
     policy: Arc<Policy>,
     waiting: Arc<Notify>,
+    pdf: Reader,
 }
 
 impl Keeper {
-    /// One that tells `waiting` when there is something to embed.
+    /// One that tells `waiting` when there is something to embed, and has PDFs read by `pdf`.
     pub const fn new(
         pools: Pools,
         embedders: Embedders,
         views: Views,
         policy: Arc<Policy>,
         waiting: Arc<Notify>,
+        pdf: Reader,
     ) -> Self {
-        Self { pools, embedders, views, policy, waiting }
+        Self { pools, embedders, views, policy, waiting, pdf }
     }
 }

@@ -16,6 +16,7 @@
 //! | `find` | the question, the two searches, one order |
 //! | `unit`, `words` | what is found, and the terms it is found by |
 //! | `store` | every query |
+//! | `eraser` | forgets sessions and agents that were deleted elsewhere |
 //! | `worker` | embeds what waits, again when the model changes; makes indexes |
 //! | `space`, `embedders` | how a tenant is searched; which model |
 //! | `app`, `config`, `error` | composition, settings, failures |
@@ -27,6 +28,7 @@
 mod app;
 mod config;
 mod embedders;
+mod eraser;
 mod error;
 mod find;
 mod given;
@@ -42,3 +44,5 @@ mod worker;
 pub use app::App;
 pub use config::{Config, Embedding, Engine, Memory};
 pub use error::Error;
+/// Reads a PDF and ends, if the program was started for that; first thing in `main`.
+pub use holdfast_pdf::as_child as read_pdf;

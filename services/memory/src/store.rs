@@ -5,6 +5,7 @@
 
 pub mod articles;
 pub mod documents;
+pub mod erasures;
 pub mod forget;
 pub mod items;
 pub mod queue;

@@ -169,6 +169,7 @@ mod tests {
             name: "ann".into(),
             locator: String::new(),
             retrieved_at: Timestamp::UNIX_EPOCH,
+            accepted_by: String::new(),
         }
     }
 

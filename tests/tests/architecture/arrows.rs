@@ -17,6 +17,8 @@ const LAYERS: &[&[&str]] = &[
         "holdfast-llm",
         "holdfast-lock",
         "holdfast-mcp",
+        // What it reads is read in a process of its own.
+        "holdfast-pdf",
         "holdfast-pg",
         "holdfast-recall",
         "holdfast-sandbox",

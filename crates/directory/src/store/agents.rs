@@ -142,7 +142,10 @@ pub(crate) async fn clear_default(tx: &mut TenantTx) -> sqlx::Result<()> {
 
 pub(crate) async fn delete(tx: &mut TenantTx, id: AgentId) -> sqlx::Result<()> {
     const SQL: &str = "delete from control.agents where tenant_id = $1 and agent_id = $2";
+    // What it remembers goes with it.
+    const FORGET: &str = "select memory.forget_later('agent', $1)";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL).bind(tenant).bind(id.as_uuid()).execute(tx.conn()).await?;
+    sqlx::query(FORGET).bind(id.to_string()).execute(tx.conn()).await?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 mod accounts;
 mod audit;
 mod connections;
+mod forgetting;
 mod isolation;
 mod keys;
 mod mcp;

@@ -48,6 +48,12 @@ async fn a_deleted_session_is_gone_with_all_that_was_said() -> anyhow::Result<()
         let rows = world.number(&format!("select count(*) from session.{table}")).await?;
         assert_eq!(rows, 0, "{table}");
     }
+    // What memory holds of it is said to be forgotten, by the id that memory has.
+    let forgotten = format!(
+        "select count(*) from memory.erasures where what = 'session' and subject = '{}'",
+        sent.session
+    );
+    assert_eq!(world.number(&forgotten).await?, 1);
     assert_eq!(
         world
             .number("select coalesce(sum(in_flight), 0)::bigint from session.tenant_flight")

@@ -12,9 +12,10 @@ use holdfast_grpc::{Caller, Memory as Client, Refused, Scope};
 use holdfast_proto::{
     gateway::v1::{
         self as pb, EraseMemoriesRequest, EraseMemoriesResponse, ForgetMemoryRequest,
-        ForgetMemoryResponse, GetMemoryStatusRequest, GetMemoryStatusResponse, ListMemoriesRequest,
-        ListMemoriesResponse, SaveMemoryRequest, SaveMemoryResponse, SearchMemoriesRequest,
-        SearchMemoriesResponse, memories_server::Memories as Service,
+        ForgetMemoryResponse, GetMemoryStatusRequest, GetMemoryStatusResponse, ListErasuresRequest,
+        ListErasuresResponse, ListMemoriesRequest, ListMemoriesResponse, SaveMemoryRequest,
+        SaveMemoryResponse, SearchMemoriesRequest, SearchMemoriesResponse,
+        memories_server::Memories as Service,
     },
     memory::v1 as kept,
 };
@@ -200,6 +201,21 @@ impl Service for Memories {
         Ok(Response::new(EraseMemoriesResponse { erased, left }))
     }
 
+    async fn list_erasures(
+        &self,
+        request: Request<ListErasuresRequest>,
+    ) -> Result<Response<ListErasuresResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        let ListErasuresRequest { subject, limit } = request;
+        let asked = kept::ListErasuresRequest { who: Some(everything()), subject, limit };
+
+        let listed = within(self.0.memory()?.erasures(caller.tenant, asked)).await?;
+
+        let erasures = listed.erasures.into_iter().map(erasure_of).collect();
+        Ok(Response::new(ListErasuresResponse { erasures }))
+    }
+
     async fn get_memory_status(
         &self,
         request: Request<GetMemoryStatusRequest>,
@@ -364,6 +380,18 @@ fn source_of(provenance: kept::Provenance) -> pb::MemorySource {
         name: provenance.name,
         locator: provenance.locator,
         retrieved_at: provenance.retrieved_at,
+    }
+}
+
+fn erasure_of(erasure: kept::Erasure) -> pb::Erasure {
+    pb::Erasure {
+        what: erasure.what,
+        subject: erasure.subject,
+        asked_at: erasure.asked_at,
+        erased_at: erasure.erased_at,
+        done: erasure.done,
+        erased: counts(erasure.erased),
+        left: counts(erasure.left),
     }
 }
 

@@ -45,6 +45,7 @@ pub struct World {
     /// A registry of skills, with one in it.
     _shelf: tempfile::TempDir,
     memory: Option<AbortOnDropHandle<anyhow::Result<()>>>,
+    memory_url: String,
     _redis: redis::Namespace,
     _nats: nats::Namespace,
     _database: Database,
@@ -80,12 +81,20 @@ impl World {
         let app = memory::App::connect(of_memory).await?;
         let served = tokio::spawn(app.run(world.stop.clone()));
         world.memory = Some(AbortOnDropHandle::new(served));
+        world.memory_url = format!("http://{listen}");
         Ok(world)
     }
 
     /// Whether there is a memory service.
     pub fn remembers(&self) -> bool {
         self.memory.is_some()
+    }
+
+    /// The memory service, as the services reach it.
+    pub fn memory(&self) -> anyhow::Result<holdfast_grpc::Memory> {
+        let signer = holdfast_grpc::Signer::new(&MESH.into())?;
+        let mesh = holdfast_grpc::Mesh::new(signer, "test");
+        Ok(holdfast_grpc::Memory::new(&self.memory_url, mesh)?)
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
@@ -148,6 +157,7 @@ impl World {
             ben,
             _shelf: shelf,
             memory: None,
+            memory_url: String::new(),
             _redis: redis,
             _nats: nats,
             _database: database,

@@ -6,8 +6,14 @@ use uuid::Uuid;
 use crate::{
     Error,
     given::{told_id, told_time},
-    keep::Article,
-    store::{articles::Version, documents::Document, forget::Count, items::Item},
+    keep::{Article, Proposal, Verdict},
+    store::{
+        articles::Version,
+        documents::Document,
+        erasures::{Looked, Rows},
+        forget::Count,
+        items::Item,
+    },
     unit::kind,
     who::agent_text,
 };
@@ -96,6 +102,7 @@ pub fn article(article: Article) -> pb::Article {
 /// A version of an article, without its text.
 pub fn one_version(document: &Document, version: Version) -> pb::Article {
     let masked = version.masked.0.into_iter();
+    let accepted_by = version.provenance.0.accepted_by.clone();
     pb::Article {
         id: told_id("doc", document.document_id),
         version: count(version.version.into()),
@@ -112,6 +119,35 @@ pub fn one_version(document: &Document, version: Version) -> pb::Article {
         chunks: 0,
         pending: 0,
         masked: masked.map(|(what, rows)| pb::Count { what, rows }).collect(),
+        accepted_by,
+    }
+}
+
+pub fn proposal(proposal: Proposal) -> pb::Proposal {
+    let Proposal { item, change, decision } = proposal;
+    let verdict = decision.as_ref().map(|decision| match decision.verdict {
+        Verdict::Accepted => pb::Verdict::Accepted,
+        Verdict::Declined => pb::Verdict::Declined,
+    });
+    let made = decision.as_ref().and_then(|decision| decision.made);
+    let (by, reason) = decision.map(|one| (one.by, one.reason)).unwrap_or_default();
+    pb::Proposal {
+        id: told_id("itm", item.item_id),
+        article: change.article,
+        version: change.version,
+        title: change.title,
+        text: change.text,
+        author: change.author,
+        agent: agent_text(item.agent_id),
+        user: item.user_id,
+        session: item.session,
+        provenance: Some(item.provenance.0.told()),
+        created_at: Some(told_time(item.created_at.to_jiff())),
+        verdict: verdict.unwrap_or_default().into(),
+        decided_by: by,
+        reason,
+        decided_at: item.superseded_at.map(|at| told_time(at.to_jiff())),
+        made: made.map_or(0, |made| count(made.into())),
     }
 }
 
@@ -131,6 +167,23 @@ pub fn listed((document, chunks, pending): (Document, i64, i64)) -> pb::Article 
         pending: count(pending),
         ..pb::Article::default()
     }
+}
+
+pub fn erasure(looked: Looked) -> pb::Erasure {
+    pb::Erasure {
+        what: looked.what,
+        subject: looked.subject,
+        asked_at: Some(told_time(looked.asked_at.to_jiff())),
+        erased_at: looked.erased_at.map(|at| told_time(at.to_jiff())),
+        done: looked.done,
+        erased: rows(looked.erased.0),
+        left: rows(looked.left_over.0),
+    }
+}
+
+fn rows(rows: Rows) -> Vec<pb::Count> {
+    let one = |(what, rows)| pb::Count { what, rows: u64::try_from(rows).unwrap_or(0) };
+    rows.into_iter().map(one).collect()
 }
 
 pub fn counts(counts: Vec<Count>) -> Vec<pb::Count> {

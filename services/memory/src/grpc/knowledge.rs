@@ -7,8 +7,8 @@ use super::{Door, convert, of_mesh, told};
 use crate::{
     Error,
     given::{self, Provenance},
-    keep::{NewArticle, Revision, scope},
-    store::documents::Which,
+    keep::{NewArticle, Revision, Verdict, scope},
+    store::{documents::Which, items},
     who::Who,
 };
 
@@ -78,6 +78,56 @@ impl Knowledge for Door {
         let id = given::id("article", "doc", &request.id).map_err(told)?;
         let removed = self.keeper.remove_article(tenant, &who, id).await.map_err(told)?;
         Ok(Response::new(pb::RemoveResponse { removed }))
+    }
+
+    async fn proposals(
+        &self,
+        request: Request<pb::ProposalsRequest>,
+    ) -> Answer<pb::ProposalsResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        if request.limit > 100 {
+            let problem = format!("is {}: write 1 to 100, or 0", request.limit);
+            return Err(told(Error::field("limit", problem)));
+        }
+        let which = items::Which {
+            history: request.decided,
+            limit: given::page(request.limit, 50).map_err(told)?,
+            after: convert::after(&request.after).map_err(told)?,
+            ..items::Which::default()
+        };
+        let found = self.keeper.proposals(tenant, &who, &which).await.map_err(told)?;
+        let next = convert::next(which.limit, found.iter().map(|one| one.item.item_id));
+        let listed = |one| pb::Proposal { text: String::new(), ..convert::proposal(one) };
+        let proposals = found.into_iter().map(listed).collect();
+        Ok(Response::new(pb::ProposalsResponse { proposals, next }))
+    }
+
+    async fn get_proposal(&self, request: Request<pb::GetProposalRequest>) -> Answer<pb::Proposal> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("proposal", "itm", &request.id).map_err(told)?;
+        let proposal = self.keeper.proposal(tenant, &who, id).await.map_err(told)?;
+        Ok(Response::new(convert::proposal(proposal)))
+    }
+
+    async fn decide(&self, request: Request<pb::DecideRequest>) -> Answer<pb::Proposal> {
+        let (tenant, request) = of_mesh(request)?;
+        let verdict = match request.verdict() {
+            pb::Verdict::Accepted => Verdict::Accepted,
+            pb::Verdict::Declined => Verdict::Declined,
+            pb::Verdict::Unspecified => {
+                let problem = "is missing: write `accepted` or `declined`";
+                return Err(told(Error::field("verdict", problem)));
+            }
+        };
+        let who = Who::read(request.who).map_err(told)?;
+        let id = given::id("proposal", "itm", &request.id).map_err(told)?;
+        given::some_text("by", &request.by, 256).map_err(told)?;
+        given::at_most("reason", &request.reason, 2000).map_err(told)?;
+        let decision = (verdict, request.by.as_str(), request.reason.as_str());
+        let proposal = self.keeper.decide(tenant, &who, id, decision).await.map_err(told)?;
+        Ok(Response::new(convert::proposal(proposal)))
     }
 }
 

@@ -164,6 +164,19 @@ impl Memory for Door {
         }))
     }
 
+    async fn list_erasures(
+        &self,
+        request: Request<pb::ListErasuresRequest>,
+    ) -> Answer<pb::ListErasuresResponse> {
+        let (tenant, request) = of_mesh(request)?;
+        let who = Who::read(request.who).map_err(told)?;
+        given::at_most("subject", &request.subject, 256).map_err(told)?;
+        let limit = given::page(request.limit, 50).map_err(told)?;
+        let found = self.keeper.erasures(tenant, &who, &request.subject, limit).await;
+        let erasures = found.map_err(told)?.into_iter().map(convert::erasure).collect();
+        Ok(Response::new(pb::ListErasuresResponse { erasures }))
+    }
+
     async fn get_status(
         &self,
         request: Request<pb::GetStatusRequest>,

@@ -1,5 +1,6 @@
 //! The knowledge base: articles with versions, and who may change them.
 
+use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
 use jiff::Timestamp;
 use sqlx::types::Json;
@@ -82,9 +83,10 @@ impl Keeper {
         new: &NewArticle,
     ) -> Result<Article, Error> {
         let whose = owner(who, new.scope)?;
-        let text = reading::text(&new.content, &new.media_type)?;
-        let masked = self.policy.apply(&text)?;
-        let title = self.policy.apply(&title(&new.title, &masked.text))?.text;
+        let read = reading::read(&self.pdf, &new.content, &new.media_type).await?;
+        let masked = self.policy.apply(&read.text)?;
+        let given = if new.title.trim().is_empty() { &read.title } else { &new.title };
+        let title = self.policy.apply(&title(given, &masked.text))?.text;
 
         let mut tx = self.pools.tenant(tenant).await?;
         if !new.request.is_empty()
@@ -132,17 +134,42 @@ impl Keeper {
         let text = if change.content.is_empty() {
             None
         } else {
-            Some(reading::text(&change.content, &change.media_type)?)
+            Some(reading::read(&self.pdf, &change.content, &change.media_type).await?.text)
         };
         let mut tx = self.pools.tenant(tenant).await?;
-        documents::lock(&mut tx, id).await?;
-        let there = documents::get(&mut tx, who, kind::KNOWLEDGE, id).await?;
-        let there = there.ok_or_else(|| not_found(id))?;
+        let there = self.held(&mut tx, who, id).await?;
         may_change(who, &there)?;
         if change.version != 0 && i64::from(there.version) != i64::from(change.version) {
             return Err(Error::Changed { have: there.version, given: change.version });
         }
-        let before = articles::get(&mut tx, id, there.version).await?;
+        let article = self.revise(&mut tx, there, change, text).await?;
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(article)
+    }
+
+    /// An article that nobody else changes meanwhile.
+    pub(super) async fn held(
+        &self,
+        tx: &mut TenantTx,
+        who: &Who,
+        id: Uuid,
+    ) -> Result<Document, Error> {
+        documents::lock(tx, id).await?;
+        let there = documents::get(tx, who, kind::KNOWLEDGE, id).await?;
+        there.ok_or_else(|| not_found(id))
+    }
+
+    /// Writes the next version of an article that is held; without a text it keeps its own.
+    pub(super) async fn revise(
+        &self,
+        tx: &mut TenantTx,
+        there: Document,
+        change: &Revision,
+        text: Option<String>,
+    ) -> Result<Article, Error> {
+        let id = there.document_id;
+        let before = articles::get(tx, id, there.version).await?;
         let before = before.ok_or(Error::Corrupt("article"))?;
         let masked = match text {
             Some(text) => self.policy.apply(&text)?,
@@ -164,12 +191,10 @@ impl Keeper {
         let author = if change.author.is_empty() { &before.author } else { &change.author };
         let confidence = change.confidence.or(before.confidence);
         let version = version(&document, masked, author, confidence);
-        documents::put(&mut tx, &document, None).await?;
-        articles::insert(&mut tx, &version).await?;
-        chunk(&mut tx, &document, &version.text, author, true).await?;
-        let progress = progress(&mut tx, id).await?;
-        tx.commit().await?;
-        self.waiting.notify_one();
+        documents::put(tx, &document, None).await?;
+        articles::insert(tx, &version).await?;
+        chunk(tx, &document, &version.text, author, true).await?;
+        let progress = progress(tx, id).await?;
         Ok(Article { document, version, progress })
     }
 
@@ -281,7 +306,7 @@ fn version(document: &Document, masked: Masked, author: &str, confidence: Option
     }
 }
 
-async fn progress(tx: &mut holdfast_pg::TenantTx, id: Uuid) -> sqlx::Result<(i64, i64)> {
+async fn progress(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<(i64, i64)> {
     let found = documents::progress(tx, &[id]).await?;
     Ok(found.first().map_or((0, 0), |(_, chunks, waiting)| (*chunks, *waiting)))
 }

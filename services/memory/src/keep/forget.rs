@@ -7,6 +7,7 @@ use super::Keeper;
 use crate::{
     Error,
     store::{
+        erasures::{self, Looked},
         forget::{self, Count, Erase},
         items,
     },
@@ -65,6 +66,23 @@ impl Keeper {
         tx.commit().await?;
         self.views.forget(tenant);
         Ok(Forgotten { erased, left })
+    }
+
+    /// What was erased of sessions and agents that were deleted, for who sees everything.
+    pub async fn erasures(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        subject: &str,
+        limit: i64,
+    ) -> Result<Vec<Looked>, Error> {
+        if !who.everything {
+            return Ok(Vec::new());
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = erasures::list(&mut tx, subject, limit).await?;
+        tx.finish_reading();
+        Ok(found)
     }
 
     /// How much a tenant has: rows by table, what waits, and of that what was given up.

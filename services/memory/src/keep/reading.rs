@@ -1,25 +1,41 @@
-//! The text of what is brought to the knowledge base: plain, Markdown, HTML.
+//! The text of what is brought to the knowledge base: plain, Markdown, HTML, PDF.
 
 mod html;
+
+use holdfast_pdf::{Document, Reader};
 
 use crate::Error;
 
 /// How much text one article may have, in bytes.
 const MOST: usize = 4 * 1024 * 1024;
 
-/// The text of a file. What it is says its media type, and where that is empty its beginning.
+/// In how much of its beginning a PDF says that it is one, in bytes.
+const HEADER: usize = 1024;
+
+/// What was read of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Read {
+    /// What it says, as Markdown.
+    pub text: String,
+    /// What it calls itself; empty if its first line is as good.
+    pub title: String,
+}
+
+/// The text of a file. What it is say its beginning and its media type.
 ///
 /// # Errors
 ///
 /// If it is of another kind, or nothing in it can be read.
-pub fn text(content: &[u8], media_type: &str) -> Result<String, Error> {
+pub async fn read(reader: &Reader, content: &[u8], media_type: &str) -> Result<Read, Error> {
     let media_type = media_type.split(';').next().unwrap_or_default().trim().to_lowercase();
-    let text = match kind(content, &media_type) {
-        Some(Kind::Text) => plain(content)?,
-        Some(Kind::Html) => html::markdown(&plain(content)?),
+    let Read { text, title } = match kind(content, &media_type) {
+        Some(Kind::Text) => untitled(plain(content)?),
+        Some(Kind::Html) => untitled(html::markdown(&plain(content)?)),
+        Some(Kind::Pdf) => paged(reader.read(content).await?),
         None => {
-            let problem =
-                format!("is `{media_type}`: text, Markdown and HTML can be read; give its text");
+            let problem = format!(
+                "is `{media_type}`: text, Markdown, HTML and PDF can be read; give its text"
+            );
             return Err(Error::field("media_type", problem));
         }
     };
@@ -32,12 +48,13 @@ pub fn text(content: &[u8], media_type: &str) -> Result<String, Error> {
         let problem = format!("has {} bytes of text, and {MOST} are the most", text.len());
         return Err(Error::field("content", problem));
     }
-    Ok(text)
+    Ok(Read { text, title })
 }
 
 enum Kind {
     Text,
     Html,
+    Pdf,
 }
 
 fn kind(content: &[u8], media_type: &str) -> Option<Kind> {
@@ -45,14 +62,49 @@ fn kind(content: &[u8], media_type: &str) -> Option<Kind> {
         .trim_start_matches('\u{feff}')
         .trim_start()
         .to_lowercase();
+    let is_pdf = content[..content.len().min(HEADER)].windows(5).any(|five| five == b"%PDF-");
     match media_type {
+        "application/pdf" | "application/x-pdf" => Some(Kind::Pdf),
+        // Whatever a name's ending said.
+        _ if content.starts_with(b"%PDF-") => Some(Kind::Pdf),
         "text/html" | "application/xhtml+xml" => Some(Kind::Html),
-        "" if content.starts_with(b"%PDF-") => None,
-        "" if start.starts_with("<!doctype html") || start.starts_with("<html") => Some(Kind::Html),
-        "" => Some(Kind::Text),
+        "" | "application/octet-stream" if is_pdf && !is_text(content) => Some(Kind::Pdf),
+        "" | "application/octet-stream"
+            if start.starts_with("<!doctype html") || start.starts_with("<html") =>
+        {
+            Some(Kind::Html)
+        }
+        "" | "application/octet-stream" => Some(Kind::Text),
         other if other.starts_with("text/") => Some(Kind::Text),
         _ => None,
     }
+}
+
+fn is_text(content: &[u8]) -> bool {
+    std::str::from_utf8(content).is_ok()
+}
+
+const fn untitled(text: String) -> Read {
+    Read { text, title: String::new() }
+}
+
+/// Each page under its number, so that what is found says on which page it stands.
+fn paged(document: Document) -> Read {
+    let first = document.pages.iter().filter_map(|page| page.text.as_deref()).next();
+    let first = first.and_then(|text| text.lines().find(|line| !line.trim().is_empty()));
+    let title = match document.title.trim() {
+        "" => first.unwrap_or_default().to_owned(),
+        given => given.to_owned(),
+    };
+    let mut text = String::new();
+    for page in document.pages {
+        let said = page.text.as_deref().unwrap_or("(this page cannot be read)");
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(&format!("## Page {}\n\n{said}", page.number));
+    }
+    Read { text, title }
 }
 
 fn plain(content: &[u8]) -> Result<String, Error> {
@@ -63,25 +115,51 @@ fn plain(content: &[u8]) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use holdfast_pdf::Page;
+
     use super::*;
 
-    #[test]
-    fn a_page_is_read_as_markdown_without_its_menus_and_scripts() {
+    async fn text(content: &[u8], media_type: &str) -> Result<String, Error> {
+        let none = Reader::new("/nonexistent/reader".into());
+        Ok(read(&none, content, media_type).await?.text)
+    }
+
+    #[tokio::test]
+    async fn a_page_is_read_as_markdown_without_its_menus_and_scripts() {
         let page = "<!DOCTYPE html><title>Tea</title><nav>Home</nav><script>evil()</script>\
                     <h2>Brewing</h2><p>Boil <b>water</b>.</p>";
 
-        let text = text(page.as_bytes(), "").unwrap();
+        let text = text(page.as_bytes(), "").await.unwrap();
 
         assert_eq!(text, "# Tea\n\n## Brewing\n\nBoil water.");
     }
 
-    #[test]
-    fn what_cannot_be_read_is_refused_with_what_can() {
-        let refused = text(b"\x89PNG", "image/png").unwrap_err().to_string();
-        assert!(refused.contains("`image/png`") && refused.contains("HTML"), "{refused}");
+    #[tokio::test]
+    async fn what_cannot_be_read_is_refused_with_what_can() {
+        let refused = text(b"\x89PNG", "image/png").await.unwrap_err().to_string();
+        assert!(refused.contains("`image/png`") && refused.contains("PDF"), "{refused}");
 
-        assert!(text(&[0xff, 0xfe], "text/plain").is_err());
-        assert!(text(b" \n", "").is_err());
-        assert!(text(b"%PDF-1.4 broken", "").is_err());
+        assert!(text(&[0xff, 0xfe], "text/plain").await.is_err());
+        assert!(text(b" \n", "").await.is_err());
+    }
+
+    #[test]
+    fn a_pdf_is_known_by_its_beginning_whatever_it_is_called() {
+        for media_type in ["", "text/plain", "application/octet-stream", "application/pdf"] {
+            assert!(matches!(kind(b"%PDF-1.7\n", media_type), Some(Kind::Pdf)), "{media_type}");
+        }
+        assert!(matches!(kind(b"\xff\n%PDF-1.7\n", ""), Some(Kind::Pdf)));
+        assert!(matches!(kind(b"how %PDF-1.7 is written", ""), Some(Kind::Text)));
+    }
+
+    #[test]
+    fn pages_stand_under_their_numbers_and_the_title_is_none_of_them() {
+        let page = |number, text: Option<&str>| Page { number, text: text.map(str::to_owned) };
+        let pages = vec![page(2, Some("Tea\nBoil water.")), page(3, None)];
+
+        let read = paged(Document { title: " ".into(), pages });
+
+        let text = "## Page 2\n\nTea\nBoil water.\n\n## Page 3\n\n(this page cannot be read)";
+        assert_eq!(read, Read { text: text.into(), title: "Tea".into() });
     }
 }

@@ -16,13 +16,15 @@ pub enum Erase {
     Session(String, Option<(Vec<Uuid>, Vec<String>)>),
     /// Everything of a user.
     User(String),
+    /// Everything of an agent.
+    Agent(Uuid),
 }
 
 /// A table and a number of its rows.
 pub type Count = (&'static str, i64);
 
 /// The tables that hold what somebody said, and the condition that finds it there. `$2` is the id,
-/// the session or the user; `$3` and `$4` narrow a session to whom it may be of.
+/// the session, the user or the agent; `$3` and `$4` narrow a session to whom it may be of.
 const BY_ITEM: [(&str, &str); 2] = [("units", "source_id = $2"), ("items", "item_id = $2")];
 const BY_SESSION: [(&str, &str); 2] = [
     ("units", "session = $2 and ($3 or (agent_id = any ($4) and user_id = any ($5)))"),
@@ -34,6 +36,12 @@ const BY_USER: [(&str, &str); 4] = [
     ("documents", "user_id = $2"),
     ("authors", "user_id = $2"),
 ];
+const BY_AGENT: [(&str, &str); 4] = [
+    ("units", "agent_id = $2 and place >= 0"),
+    ("items", "agent_id = $2 and kind > 0"),
+    ("documents", "agent_id = $2 and version > 0"),
+    ("authors", "agent_id = $2"),
+];
 
 impl Erase {
     const fn tables(&self) -> &'static [(&'static str, &'static str)] {
@@ -41,6 +49,7 @@ impl Erase {
             Self::Item(_) => &BY_ITEM,
             Self::Session(..) => &BY_SESSION,
             Self::User(_) => &BY_USER,
+            Self::Agent(_) => &BY_AGENT,
         }
     }
 }
@@ -49,7 +58,7 @@ macro_rules! bound {
     ($tx:ident, $what:ident, $sql:ident, $query:ident) => {{
         let query = sqlx::$query(AssertSqlSafe($sql)).bind($tx.tenant().as_uuid());
         match $what {
-            Erase::Item(id) => query.bind(*id),
+            Erase::Item(id) | Erase::Agent(id) => query.bind(*id),
             Erase::User(user) => query.bind(user.clone()),
             Erase::Session(session, whose) => {
                 let (agents, users) = whose.clone().unwrap_or_default();

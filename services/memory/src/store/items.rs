@@ -137,6 +137,22 @@ pub async fn get(tx: &mut TenantTx, who: &Who, id: Uuid) -> sqlx::Result<Option<
     seen_by(SQL, tenant, who).bind(id).fetch_optional(tx.conn()).await
 }
 
+/// Waits until nobody else decides about this one.
+pub async fn lock(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<()> {
+    const SQL: &str = "select 1 from memory.items where tenant_id = $1 and item_id = $2 for update";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL).bind(tenant).bind(id).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// What these say.
+pub async fn contents(tx: &mut TenantTx, ids: &[Uuid]) -> sqlx::Result<Vec<(Uuid, String)>> {
+    const SQL: &str = "
+        select item_id, content from memory.items where tenant_id = $1 and item_id = any ($2)";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(ids).fetch_all(tx.conn()).await
+}
+
 /// The value that counts under a key: the user's own before everybody's, the agent's before all
 /// agents'.
 pub async fn by_key(tx: &mut TenantTx, who: &Who, key: &str) -> sqlx::Result<Option<Item>> {

@@ -2,9 +2,12 @@
 
 mod documents;
 mod embedding;
+mod erasing;
 mod finding;
 mod forgetting;
 mod isolation;
 mod keeping;
 mod knowledge;
+mod pdf;
+mod proposals;
 mod world;

@@ -63,7 +63,8 @@ impl World {
     }
 
     pub async fn serve_with(&self, config: Config) -> anyhow::Result<Served> {
-        let app = App::connect(config).await?;
+        let reader = env!("CARGO_BIN_EXE_memory-pdf-reader");
+        let app = App::connect(config).await?.with_pdf_reader(reader.into());
         let url = format!("http://{}", app.address()?);
         let stop = CancellationToken::new();
         let running = tokio::spawn(app.run(stop.clone()));

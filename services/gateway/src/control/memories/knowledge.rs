@@ -1,13 +1,17 @@
 //! `Knowledge`: the articles of a tenant, for people and programs.
 
+mod proposals;
+
 use holdfast_grpc::Scope;
 use holdfast_proto::{
     gateway::v1::{
-        self as pb, GetArticleRequest, GetArticleResponse, IngestArticleRequest,
-        IngestArticleResponse, ListArticleVersionsRequest, ListArticleVersionsResponse,
-        ListArticlesRequest, ListArticlesResponse, RemoveArticleRequest, RemoveArticleResponse,
-        SearchArticlesRequest, SearchArticlesResponse, UpdateArticleRequest, UpdateArticleResponse,
-        knowledge_server::Knowledge as Service,
+        self as pb, AcceptProposalRequest, AcceptProposalResponse, DeclineProposalRequest,
+        DeclineProposalResponse, GetArticleRequest, GetArticleResponse, GetProposalRequest,
+        GetProposalResponse, IngestArticleRequest, IngestArticleResponse,
+        ListArticleVersionsRequest, ListArticleVersionsResponse, ListArticlesRequest,
+        ListArticlesResponse, ListProposalsRequest, ListProposalsResponse, RemoveArticleRequest,
+        RemoveArticleResponse, SearchArticlesRequest, SearchArticlesResponse, UpdateArticleRequest,
+        UpdateArticleResponse, knowledge_server::Knowledge as Service,
     },
     memory::v1 as kept,
 };
@@ -196,6 +200,51 @@ impl Service for Knowledge {
         }
         Ok(Response::new(RemoveArticleResponse {}))
     }
+
+    async fn list_proposals(
+        &self,
+        request: Request<ListProposalsRequest>,
+    ) -> Result<Response<ListProposalsResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        Ok(Response::new(self.0.proposals(caller.tenant, request).await?))
+    }
+
+    async fn get_proposal(
+        &self,
+        request: Request<GetProposalRequest>,
+    ) -> Result<Response<GetProposalResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Read)?;
+        given_text("id", &request.id)?;
+        let proposal = Some(self.0.proposal(caller.tenant, request.id).await?);
+        Ok(Response::new(GetProposalResponse { proposal }))
+    }
+
+    async fn accept_proposal(
+        &self,
+        request: Request<AcceptProposalRequest>,
+    ) -> Result<Response<AcceptProposalResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("id", &request.id)?;
+        let decision = (kept::Verdict::Accepted, request.reason);
+        let proposal = Some(self.0.decide(&caller, request.id, decision).await?);
+        Ok(Response::new(AcceptProposalResponse { proposal }))
+    }
+
+    async fn decline_proposal(
+        &self,
+        request: Request<DeclineProposalRequest>,
+    ) -> Result<Response<DeclineProposalResponse>, Status> {
+        let (caller, request) = holdfast_grpc::caller(request)?;
+        require(&caller, Scope::Admin)?;
+        given_text("id", &request.id)?;
+        given_text("reason", &request.reason)?;
+        let decision = (kept::Verdict::Declined, request.reason);
+        let proposal = Some(self.0.decide(&caller, request.id, decision).await?);
+        Ok(Response::new(DeclineProposalResponse { proposal }))
+    }
 }
 
 fn scope_word(scope: kept::Scope) -> String {
@@ -223,6 +272,7 @@ fn article_of(article: kept::Article, agents: &AgentNames) -> pb::Article {
         updated_at: article.updated_at,
         chunks: article.chunks,
         pending: article.pending,
+        accepted_by: article.accepted_by,
     }
 }
 

@@ -155,6 +155,7 @@ fn memories() -> Vec<Try> {
             bytes(pb::EraseMemoriesRequest { user: of.user.clone(), ..Default::default() })
         }),
         ("Memories/GetMemoryStatus", Is::Made, |_| bytes(pb::GetMemoryStatusRequest {})),
+        ("Memories/ListErasures", Is::Made, |_| bytes(pb::ListErasuresRequest::default())),
         ("Knowledge/SearchArticles", Is::Shown, |_| {
             bytes(pb::SearchArticlesRequest { query: "annas tea".into(), ..Default::default() })
         }),
@@ -180,6 +181,18 @@ fn memories() -> Vec<Try> {
         }),
         ("Knowledge/ListArticleVersions", Is::Found, |of| {
             bytes(pb::ListArticleVersionsRequest { id: of.article.clone() })
+        }),
+        ("Knowledge/ListProposals", Is::Shown, |_| bytes(pb::ListProposalsRequest::default())),
+        ("Knowledge/GetProposal", Is::Found, |of| {
+            bytes(pb::GetProposalRequest { id: of.proposal.clone() })
+        }),
+        ("Knowledge/DeclineProposal", Is::Found, |of| {
+            let (id, reason) = (of.proposal.clone(), "no".into());
+            bytes(pb::DeclineProposalRequest { id, reason })
+        }),
+        ("Knowledge/AcceptProposal", Is::Found, |of| {
+            let id = of.proposal.clone();
+            bytes(pb::AcceptProposalRequest { id, ..Default::default() })
         }),
         ("Knowledge/RemoveArticle", Is::Found, |of| {
             bytes(pb::RemoveArticleRequest { id: of.article.clone() })

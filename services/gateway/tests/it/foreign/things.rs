@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use holdfast_proto::gateway::v1::{self as pb, AcceptRequest};
+use holdfast_proto::{
+    gateway::v1::{self as pb, AcceptRequest},
+    memory::v1 as kept,
+};
 use holdfast_session::{Cleanup, Given, NewSubagent};
 use holdfast_types::{
     AccountId, AgentId, AgentName, ApprovalId, DeliveryId, JobId, KeyId, MessageId, NodeId, RunId,
     SessionId, SessionKey,
 };
 use prost::Message;
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{
@@ -66,6 +70,7 @@ pub struct Things {
     pub reminder: String,
     pub memory: String,
     pub article: String,
+    pub proposal: String,
 }
 
 impl Things {
@@ -118,6 +123,7 @@ impl Things {
             reminder: "reminder_nobodys_00000000".into(),
             memory: format!("itm_{}", Uuid::now_v7().simple()),
             article: format!("doc_{}", Uuid::now_v7().simple()),
+            proposal: format!("itm_{}", Uuid::now_v7().simple()),
             ..named
         }
     }
@@ -128,6 +134,31 @@ impl Things {
         of.own(world).await?;
         of.say(world).await?;
         Ok(of)
+    }
+
+    /// A change of the article, as an agent proposes it.
+    async fn propose(&self, world: &World) -> anyhow::Result<String> {
+        let change = json!({
+            "article": self.article, "title": format!("{} on hot tea", self.user), "text": "Tea.",
+        });
+        let item = kept::NewItem {
+            kind: kept::Kind::Event.into(),
+            r#type: "kb_proposal".to_owned(),
+            content: change.to_string(),
+            provenance: Some(kept::Provenance {
+                kind: kept::SourceKind::Agent.into(),
+                name: self.agent_name.clone(),
+                ..kept::Provenance::default()
+            }),
+            ..kept::NewItem::default()
+        };
+        let put = kept::PutItemsRequest {
+            who: Some(kept::Who { agent: self.agent.clone(), ..kept::Who::default() }),
+            items: vec![item],
+            ..kept::PutItemsRequest::default()
+        };
+        let put = world.memory()?.put_items(world.anna.id, put).await?;
+        Ok(put.items.into_iter().next().context("no proposal")?.id)
     }
 
     async fn own(&mut self, world: &World) -> anyhow::Result<()> {
@@ -158,6 +189,7 @@ impl Things {
         let added: pb::IngestArticleResponse =
             ask(world, who, "Knowledge/IngestArticle", add).await?;
         self.article = added.article.context("no article")?.id;
+        self.proposal = self.propose(world).await?;
         let put = connection(self, &self.agent);
         let _: pb::PutConnectionResponse =
             ask(world, who, "Connections/PutConnection", put).await?;
@@ -336,7 +368,7 @@ impl Things {
         }
     }
 
-    fn ids(&self) -> [&str; 17] {
+    fn ids(&self) -> [&str; 18] {
         [
             &self.agent,
             &self.node,
@@ -355,6 +387,7 @@ impl Things {
             &self.reminder,
             &self.memory,
             &self.article,
+            &self.proposal,
         ]
     }
 }

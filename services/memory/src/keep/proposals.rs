@@ -1,0 +1,241 @@
+//! Changes of articles that wait for who may make them.
+//!
+//! A proposal is a thing of the kind event, kept as any other by the agent that made it. A decision
+//! is another one of the same agent, user and session, in whose favour the proposal is history: so
+//! both are listed, and erased, with whoever they are of.
+
+use std::collections::HashMap;
+
+use holdfast_types::TenantId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{Keeper, Revision};
+use crate::{
+    Error,
+    given::{self, Provenance, told_id},
+    store::{
+        items::{self, Item, Which, moment},
+        units,
+    },
+    unit::kind,
+    who::Who,
+};
+
+/// The types of the two events.
+const PROPOSAL: &str = "kb_proposal";
+const DECISION: &str = "kb_decision";
+
+/// A change that was proposed, and what became of it.
+#[derive(Debug, Clone)]
+pub struct Proposal {
+    /// As it is kept: whose, from where, since when.
+    pub item: Item,
+    /// What is to be changed.
+    pub change: Change,
+    /// What was decided.
+    pub decision: Option<Decision>,
+}
+
+/// The change, as agents keep it.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Change {
+    /// The article, as `doc_…`.
+    pub article: String,
+    /// The version that it changes; 0 is what was the newest then.
+    #[serde(default)]
+    pub version: u32,
+    #[serde(default)]
+    pub title: String,
+    #[serde(default)]
+    pub text: String,
+    #[serde(default)]
+    pub author: String,
+}
+
+/// What was decided about a proposal.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Decision {
+    /// The proposal, as `itm_…`.
+    pub proposal: String,
+    /// The article, as `doc_…`.
+    pub article: String,
+    pub verdict: Verdict,
+    /// Who decided, and why.
+    pub by: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// The version that came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made: Option<i32>,
+}
+
+/// Whether a change is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It is.
+    Accepted,
+    /// It is not.
+    Declined,
+}
+
+impl Verdict {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Declined => "declined",
+        }
+    }
+}
+
+impl Keeper {
+    /// Proposals, newest first: of `which` its page, and whether those that were decided count.
+    pub async fn proposals(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        which: &Which,
+    ) -> Result<Vec<Proposal>, Error> {
+        let which =
+            Which { kinds: vec![kind::EVENT], of_type: PROPOSAL.to_owned(), ..which.clone() };
+        let mut tx = self.pools.tenant(tenant).await?;
+        let items = items::list(&mut tx, who, &which).await?;
+        let decisions: Vec<Uuid> = items.iter().filter_map(|item| item.superseded_by).collect();
+        let decisions = items::contents(&mut tx, &decisions).await?;
+        tx.finish_reading();
+        let decisions: HashMap<Uuid, String> = decisions.into_iter().collect();
+        let read = |item: Item| {
+            let decision = item.superseded_by.and_then(|by| decisions.get(&by).cloned());
+            proposal(item, decision.as_deref())
+        };
+        items.into_iter().map(read).collect()
+    }
+
+    /// One of them.
+    pub async fn proposal(&self, tenant: TenantId, who: &Who, id: Uuid) -> Result<Proposal, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = found(&mut tx, who, id).await;
+        tx.finish_reading();
+        found
+    }
+
+    /// Makes the change, or declines it. What was decided before stays.
+    pub async fn decide(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        id: Uuid,
+        (verdict, by, reason): (Verdict, &str, &str),
+    ) -> Result<Proposal, Error> {
+        if !who.maintainer {
+            return Err(Error::NotMaintainer);
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        items::lock(&mut tx, id).await?;
+        let proposal = found(&mut tx, who, id).await?;
+        if let Some(decision) = &proposal.decision {
+            tx.finish_reading();
+            return match decision.verdict == verdict {
+                true => Ok(proposal),
+                false => Err(Error::Decided(decision.verdict.word())),
+            };
+        }
+        let Proposal { item, change, .. } = proposal;
+        let made = match verdict {
+            Verdict::Declined => None,
+            Verdict::Accepted => {
+                let article = given::id("article", "doc", &change.article)?;
+                let there = self.held(&mut tx, who, article).await?;
+                let is_same = match change.version {
+                    0 => there.updated_at.to_jiff() <= item.created_at.to_jiff(),
+                    version => i64::from(there.version) == i64::from(version),
+                };
+                if !is_same {
+                    return Err(Error::Stale { have: there.version });
+                }
+                let text = Some(change.text.clone()).filter(|text| !text.is_empty());
+                let revision = revision(&item, &change, by);
+                let revised = self.revise(&mut tx, there, &revision, text).await?;
+                Some(revised.version.version)
+            }
+        };
+        let decision = Decision {
+            proposal: told_id("itm", id),
+            article: change.article.clone(),
+            verdict,
+            by: by.to_owned(),
+            reason: reason.to_owned(),
+            made,
+        };
+        let kept = decided(&item, &decision)?;
+        items::insert(&mut tx, &kept, None).await?;
+        items::supersede(&mut tx, id, kept.item_id).await?;
+        units::remove_of(&mut tx, id).await?;
+        let proposal = found(&mut tx, who, id).await?;
+        tx.commit().await?;
+        self.waiting.notify_one();
+        Ok(proposal)
+    }
+}
+
+/// A proposal that `who` sees.
+async fn found(tx: &mut holdfast_pg::TenantTx, who: &Who, id: Uuid) -> Result<Proposal, Error> {
+    let item = items::get(tx, who, id).await?;
+    let item = item.filter(|item| item.kind == kind::EVENT && item.of_type == PROPOSAL);
+    let item = item.ok_or_else(|| Error::not_found("proposal", &told_id("itm", id)))?;
+    let decisions = match item.superseded_by {
+        Some(by) => items::contents(tx, &[by]).await?,
+        None => Vec::new(),
+    };
+    proposal(item, decisions.first().map(|(_, content)| content.as_str()))
+}
+
+fn proposal(item: Item, decision: Option<&str>) -> Result<Proposal, Error> {
+    let change = serde_json::from_str(&item.content).map_err(|_| Error::Corrupt("proposal"))?;
+    let decision = decision.map(serde_json::from_str).transpose();
+    let decision = decision.map_err(|_| Error::Corrupt("decision"))?;
+    Ok(Proposal { item, change, decision })
+}
+
+/// The change as its proposer gave it, with who lets it in.
+fn revision(item: &Item, change: &Change, by: &str) -> Revision {
+    let provenance = Provenance { accepted_by: by.to_owned(), ..item.provenance.0.clone() };
+    let author = match change.author.as_str() {
+        "" => provenance.name.chars().take(200).collect(),
+        author => author.to_owned(),
+    };
+    Revision {
+        content: Vec::new(),
+        media_type: String::new(),
+        title: change.title.clone(),
+        tags: None,
+        provenance,
+        author,
+        confidence: None,
+        version: change.version,
+    }
+}
+
+/// The decision as a thing of whose the proposal is.
+fn decided(proposal: &Item, decision: &Decision) -> Result<Item, Error> {
+    let now = Timestamp::now();
+    let by = Provenance {
+        kind: "user".to_owned(),
+        name: decision.by.clone(),
+        locator: decision.proposal.clone(),
+        retrieved_at: now,
+        accepted_by: String::new(),
+    };
+    Ok(Item {
+        item_id: Uuid::now_v7(),
+        of_type: DECISION.to_owned(),
+        content: serde_json::to_string(decision).map_err(|_| Error::Corrupt("decision"))?,
+        at: moment(now),
+        created_at: moment(now),
+        provenance: Json(by),
+        ..proposal.clone()
+    })
+}

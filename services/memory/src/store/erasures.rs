@@ -1,0 +1,90 @@
+//! `memory.erasures`: sessions and agents that were deleted, and what was erased of them.
+
+use std::collections::BTreeMap;
+
+use holdfast_pg::{SystemTx, TenantTx};
+use holdfast_types::TenantId;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+/// Rows by table.
+pub type Rows = BTreeMap<String, i64>;
+
+/// Something that was deleted elsewhere.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Erasure {
+    /// `session` or `agent`.
+    pub what: String,
+    /// Its id, as the rows of memory have it.
+    pub subject: String,
+    /// How often it was looked for.
+    pub passes: i32,
+    /// What went before.
+    pub erased: Json<Rows>,
+}
+
+/// Those of all tenants whose time has come.
+pub async fn due(tx: &mut SystemTx) -> sqlx::Result<Vec<(TenantId, Uuid)>> {
+    const SQL: &str = "
+        select tenant_id, erasure_id from memory.erasures
+        where due_at <= now() and due_at is not null order by due_at limit 50";
+    let found: Vec<(Uuid, Uuid)> = sqlx::query_as(SQL).fetch_all(tx.conn()).await?;
+    Ok(found.into_iter().map(|(tenant, id)| (TenantId::from(tenant), id)).collect())
+}
+
+/// One of them, which nobody else takes meanwhile; `None` if somebody has, or it is done.
+pub async fn take(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Option<Erasure>> {
+    const SQL: &str = "
+        select what, subject, passes, erased from memory.erasures
+        where tenant_id = $1 and erasure_id = $2 and due_at <= now()
+        for update skip locked";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(id).fetch_optional(tx.conn()).await
+}
+
+/// Writes down what went and what was left, and when to look again, in seconds.
+pub async fn looked(
+    tx: &mut TenantTx,
+    id: Uuid,
+    (erased, left): (&Rows, &Rows),
+    again: Option<f64>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update memory.erasures
+        set passes = passes + 1, erased_at = clock_timestamp(), erased = $3, left_over = $4,
+            due_at = clock_timestamp() + make_interval(secs => $5)
+        where tenant_id = $1 and erasure_id = $2";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(SQL)
+        .bind(tenant)
+        .bind(id)
+        .bind(Json(erased))
+        .bind(Json(left))
+        .bind(again)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+/// What became of one.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Looked {
+    pub what: String,
+    pub subject: String,
+    pub asked_at: jiff_sqlx::Timestamp,
+    pub erased_at: Option<jiff_sqlx::Timestamp>,
+    pub done: bool,
+    pub erased: Json<Rows>,
+    pub left_over: Json<Rows>,
+}
+
+/// Those of a tenant, newest first; of one subject if it is not empty.
+pub async fn list(tx: &mut TenantTx, subject: &str, limit: i64) -> sqlx::Result<Vec<Looked>> {
+    const SQL: &str = "
+        select what, subject, asked_at, erased_at, due_at is null as done, erased, left_over
+        from memory.erasures
+        where tenant_id = $1 and ($2 = '' or subject = $2)
+        order by asked_at desc limit $3";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_as(SQL).bind(tenant).bind(subject).bind(limit).fetch_all(tx.conn()).await
+}
