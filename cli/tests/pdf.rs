@@ -1,7 +1,5 @@
 //! The binary reads PDFs for the memory service, within the limits that it gives itself.
 
-#![expect(clippy::unwrap_used, reason = "a panic is how a test fails")]
-
 use std::{
     io::Write as _,
     process::{Command, Stdio},
