@@ -50,7 +50,7 @@ MUTANTS = {
         ],
     ),
     # A group is told the memory file, if somebody says that it may be.
-    "memory-group": Mutant(
+    "memory-file": Mutant(
         [
             (
                 MEMORY + "keep/documents.rs",
