@@ -10,6 +10,11 @@ MUTANTS = {
         [
             (
                 "migrations/0034_memory.sql",
+                "where u.words @@ (whose && one) and u.tenant_id = control.tenant() limit 1001",
+                "where u.words @@ (whose && one) limit 1001",
+            ),
+            (
+                "migrations/0034_memory.sql",
                 "where u.words @@ (whose && ask) and u.tenant_id = control.tenant()",
                 "where u.words @@ (whose && ask)",
             ),
@@ -45,7 +50,7 @@ MUTANTS = {
         ],
     ),
     # A group is told the memory file, if somebody says that it may be.
-    "memory-group": Mutant(
+    "memory-file": Mutant(
         [
             (
                 MEMORY + "keep/documents.rs",
@@ -86,19 +91,6 @@ MUTANTS = {
         ],
         [
             ("memory", "it", "keeping::the_same_request_again_changes_nothing"),
-        ],
-    ),
-    # What is worth remembering is taken from the same stretch again and again.
-    "memory-watermark": Mutant(
-        [
-            (
-                "crates/session/src/extraction.rs",
-                "set upto = $3, pending = null, lease_until = null, tries = 0,",
-                "set upto = least(upto, $3), pending = null, lease_until = null, tries = 0,",
-            ),
-        ],
-        [
-            ("agent-runner", "it", "remembering::what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once"),
         ],
     ),
     # Erasing a person leaves what they said.
