@@ -209,7 +209,8 @@ async fn two_runners_make_one_summary_of_a_conversation() -> anyhow::Result<()> 
     let world = World::start().await?;
     world.model.answer(|asked| {
         if asked.body.to_string().contains(SUMMARISER) {
-            return Reply::hang(Duration::from_millis(700));
+            // It is awaited for as long as this test takes.
+            return Reply::hang(Duration::from_secs(120));
         }
         Reply::text("counted")
     });
