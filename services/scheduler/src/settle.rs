@@ -14,7 +14,7 @@ use std::{
 
 use holdfast_bus::{Control, ControlKind};
 use holdfast_jobs::{Answered, Delivered, Ended, Error as JobsError, Out, Outcome};
-use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard};
+use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard, Overdue};
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -151,29 +151,27 @@ impl Settle {
         Ok(places.into_iter().zip(arrivals).collect())
     }
 
-    /// Ends what takes too long, if it has begun.
+    /// Ends what takes too long, if it has begun, and nobody else's turn.
     async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
-        let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
-        let running = match sessions.cancel(tenant, out.session).await {
+        let ended = self.ctx.sessions.end_overdue(out.firing.tenant, out.session, out.seq).await;
+        match ended {
             // The session was deleted, and the message with it.
-            Err(error) if error.kind() == Kind::NotFound => return Ok(Late::GivenUp),
-            running => running?,
-        };
-        if let Some(running) = running {
-            let kind = ControlKind::Cancel;
-            let control = Control { session: out.session, kind, epoch: running.epoch };
-            self.ctx.bus.control(running.owner, &control);
-            info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
-            return Ok(Late::GivenUp);
-        }
-        match sessions.cancel_wait(tenant, out.session).await? {
-            Some(wake) => {
+            Err(error) if error.kind() == Kind::NotFound => Ok(Late::GivenUp),
+            Err(error) => Err(error),
+            Ok(Overdue::Stopped(running)) => {
+                let kind = ControlKind::Cancel;
+                let control = Control { session: out.session, kind, epoch: running.epoch };
+                self.ctx.bus.control(running.owner, &control);
+                info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
+                Ok(Late::GivenUp)
+            }
+            Ok(Overdue::Woken(wake)) => {
                 if wake {
                     self.ctx.bus.wake_run(0);
                 }
                 Ok(Late::GivenUp)
             }
-            None => Ok(Late::Waits),
+            Ok(Overdue::Waits | Overdue::Gone) => Ok(Late::Waits),
         }
     }
 }
