@@ -124,3 +124,21 @@ async fn a_reminder_that_waits_behind_somebody_s_turn_ends_neither_that_nor_itse
     assert_eq!(world.number("select count(*) from schedule.firings").await?, 1);
     Ok(())
 }
+
+#[tokio::test]
+async fn one_whose_message_was_forgotten_has_ended_and_holds_nothing_up() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
+    world.until("select count(*) from schedule.firings where state = 'delivered'", 1).await?;
+    // As after months, when only the key is known.
+    world.admin("delete from session.inbox").await?;
+
+    let late = "update schedule.firings set until = clock_timestamp() + interval '30 s'";
+    world.admin(late).await?;
+
+    let line = world.line(&job).await?;
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Skipped, Some("gone")));
+    assert_eq!(world.jobs.get(world.tenant, job.id).await?.state, JobState::Done);
+    Ok(())
+}
