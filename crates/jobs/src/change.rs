@@ -9,6 +9,7 @@ use sqlx::types::Json;
 use crate::{
     Error, Job, JobKind, JobState, Jobs, Next, Overlap, Scheduled,
     check::Fields,
+    firings::release,
     jobs::{lock, now},
 };
 
@@ -162,7 +163,16 @@ impl Jobs {
         fields(&job).check()?;
         job.state = state(job.state, enabled, is_rescheduled);
         if job.state != was.state || is_rescheduled {
-            let next = self.next(&job, now(&mut tx).await?)?;
+            let resumed = was.state == JobState::Paused && job.state == JobState::Active;
+            let waits = match resumed {
+                true => release(tx.conn(), tenant.as_uuid(), job.id.as_uuid()).await? > 0,
+                false => false,
+            };
+            let next = match self.next(&job, now(&mut tx).await?) {
+                // What failed is still to be tried again.
+                Err(Error::Never) if waits => None,
+                next => next?,
+            };
             (job.next_slot, job.next_due) = (next.map(|next| next.slot), next.map(|next| next.due));
         }
         if job == was {
@@ -174,7 +184,8 @@ impl Jobs {
         Ok(job)
     }
 
-    /// Switches a job off: it has no next slot until it is resumed.
+    /// Switches a job off: it has no next slot until it is resumed, and what has not been handed
+    /// out waits until then.
     ///
     /// # Errors
     ///

@@ -20,6 +20,10 @@ const BACKOFF: [i32; 5] = [30, 60, 300, 900, 3600];
 /// How often something that has only one slot is tried again after an error.
 const RETRIES: u32 = 3;
 
+/// The class of an error that is not tried again, though it may have been no success: the answer
+/// is still on its way, and another would come besides.
+pub const UNSENT: &str = "unsent";
+
 impl Jobs {
     /// Ends firings, and says of how many that counts.
     pub(crate) async fn close(&self, closing: &[Closing]) -> Result<u64, Error> {
@@ -126,7 +130,8 @@ impl Locked {
             Slot::Now(_) => return None,
         };
         let is_own = matches!(origin, Origin::Due | Origin::Retry);
-        if one.outcome != Outcome::Error || !self.is_last || !is_own || n >= RETRIES {
+        let is_over = n >= RETRIES || one.class.as_deref() == Some(UNSENT);
+        if one.outcome != Outcome::Error || !self.is_last || !is_own || is_over {
             return None;
         }
         self.retried = true;

@@ -80,6 +80,13 @@ pub enum Error {
     #[error("the slot `{0}` is not past: only slots before now can be caught up with")]
     FutureSlot(String),
 
+    /// A slot to catch up with is older than the job's log.
+    #[error(
+        "the job's log reaches back to {0} only, and slots before that may have run: \
+         begin with a later one"
+    )]
+    ForgottenSlot(String),
+
     /// What is stored is not what this version can read.
     #[error("stored {0} cannot be read")]
     Corrupt(&'static str),
@@ -111,7 +118,8 @@ impl Fault for Error {
             | Self::Schedule(_)
             | Self::Never
             | Self::TooManySlots { .. }
-            | Self::FutureSlot(_) => Kind::Invalid,
+            | Self::FutureSlot(_)
+            | Self::ForgottenSlot(_) => Kind::Invalid,
             Self::Taken(_) | Self::Changed { .. } => Kind::Conflict,
             Self::TooMany { .. } => Kind::Exhausted,
             Self::Corrupt(_) => Kind::Internal,

@@ -9,7 +9,7 @@ use crate::{
     Error, FiringRef, Job, Jobs, Overlap, Slot,
     firings::wake,
     jobs::{lock, now},
-    log::column,
+    log::{KEPT, column},
 };
 
 /// When a job that is asked for runs.
@@ -76,11 +76,12 @@ impl Jobs {
 
     /// Fires slots that are past and of which nothing became, and says how many that are.
     ///
-    /// They run one after another unless the job may overlap.
+    /// They run one after another unless the job may overlap; those of a job that is switched off
+    /// once it is resumed. Of slots from before its log begins nobody knows what became.
     ///
     /// # Errors
     ///
-    /// [`Error::FutureSlot`], [`Error::TooManySlots`]; if there is no such job, or the database
+    /// [`Error::FutureSlot`], [`Error::ForgottenSlot`], [`Error::TooManySlots`]; if there is no such job, or the database
     /// does not answer.
     pub async fn backfill(
         &self,
@@ -96,6 +97,10 @@ impl Jobs {
         let now = now(&mut tx).await?;
         if let Some(future) = slots.iter().find(|slot| **slot >= now) {
             return Err(Error::FutureSlot(future.to_string()));
+        }
+        let known = known_since(&mut tx, job.id).await?;
+        if let Some(since) = known.filter(|since| slots.iter().any(|slot| slot <= since)) {
+            return Err(Error::ForgottenSlot(since.to_string()));
         }
         let slots: Vec<_> = slots.iter().map(|at| (Slot::at(*at), *at)).collect();
         let turn = if job.overlap == Overlap::Allow { Turn::Now } else { Turn::Later };
@@ -126,6 +131,24 @@ async fn is_there(tx: &mut TenantTx, job: JobId, slot: Slot) -> Result<bool, Err
         .bind(slot.to_string())
         .fetch_one(tx.conn())
         .await?)
+}
+
+/// Since when a job's log has all slots; `None` if it has all there were.
+async fn known_since(tx: &mut TenantTx, job: JobId) -> Result<Option<Timestamp>, Error> {
+    // What was forgotten had ended by then, and its slot had come before that.
+    const SQL: &str = "
+        select r.finished_at from schedule.jobs j
+        join schedule.runs r on r.job_id = j.job_id and r.tenant_id = j.tenant_id
+                            and r.n = j.logged - $3 + 1
+        where j.tenant_id = $1 and j.job_id = $2 and j.logged > $3";
+    let tenant = tx.tenant();
+    let since: Option<jiff_sqlx::Timestamp> = sqlx::query_scalar(SQL)
+        .bind(tenant.as_uuid())
+        .bind(job.as_uuid())
+        .bind(KEPT)
+        .fetch_optional(tx.conn())
+        .await?;
+    Ok(since.map(jiff_sqlx::Timestamp::to_jiff))
 }
 
 /// Records firings of a job that is locked, and says how many are new.

@@ -69,6 +69,18 @@ pub(crate) async fn retry(conn: &mut PgConnection, retries: &[Retry]) -> Result<
     Ok(())
 }
 
+/// Lets all that waits of a job that was switched off be handed out, and says of how many that is.
+pub(crate) async fn release(
+    conn: &mut PgConnection,
+    tenant: Uuid,
+    job: Uuid,
+) -> Result<u64, Error> {
+    const SQL: &str = "
+        update schedule.firings set offer_at = coalesce(offer_at, clock_timestamp())
+        where job_id = $2 and tenant_id = $1 and state = 'pending'";
+    Ok(sqlx::query(SQL).bind(tenant).bind(job).execute(conn).await?.rows_affected())
+}
+
 /// Lets the oldest firing that waits for its turn be handed out, of each of these jobs.
 pub(crate) async fn wake(conn: &mut PgConnection, jobs: &[(Uuid, Uuid)]) -> Result<(), Error> {
     const SQL: &str = "

@@ -63,6 +63,7 @@ pub use arrive::Answered;
 pub use calendar::Calendar;
 pub use change::{Changes, MUTABLE, NewSchedule};
 pub use claim::Claimed;
+pub use close::UNSENT;
 pub use counts::Counts;
 pub use error::Error;
 pub use fire::{Mode, Ran};

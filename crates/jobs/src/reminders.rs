@@ -1,11 +1,14 @@
 //! Reminders of users: set, listed and cancelled in the same way by tools and by programs (spec REM).
 
+use std::collections::HashMap;
+
 use holdfast_schedule::{
     Schedule, Zone,
     reminder::{Asked, Limits, Locale, Named, Refused, Renewal, TimeError, names, parse_time},
 };
 use holdfast_types::{AgentId, JobId, SessionKey, Target, TenantId};
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use crate::{Error, Job, JobFilter, JobKind, JobState, Jobs, NewJob, Reminder};
 
@@ -134,7 +137,8 @@ impl Jobs {
         }
     }
 
-    /// The reminders that wait for a user, those that come first first.
+    /// The reminders that wait for a user, those that come first first. One that failed waits too,
+    /// while it is to be tried again.
     ///
     /// # Errors
     ///
@@ -158,11 +162,42 @@ impl Jobs {
                 break;
             }
         }
-        // One that has no slot left runs just now.
-        let waiting = found.into_iter().filter(|job| job.next_slot.is_some());
-        let mut waiting = waiting.map(read).collect::<Result<Vec<Reminding>, Error>>()?;
+        let again = self.again(tenant, &found).await?;
+        let mut waiting = Vec::with_capacity(found.len());
+        for job in found {
+            // One that has no slot left runs just now, or is to be tried again.
+            let (again, is_due) = (again.get(&job.id).copied(), job.next_slot.is_some());
+            if is_due || again.is_some() {
+                let one = read(job)?;
+                let at = again.filter(|_| !is_due).unwrap_or(one.at);
+                waiting.push(Reminding { at, ..one });
+            }
+        }
         waiting.sort_by_key(|one| (one.at, one.job.id));
         Ok(waiting)
+    }
+
+    /// When those of these jobs that have no slot left are tried again.
+    async fn again(
+        &self,
+        tenant: TenantId,
+        jobs: &[Job],
+    ) -> Result<HashMap<JobId, Timestamp>, Error> {
+        const SQL: &str = "
+            select job_id, min(coalesce(offer_at, slot_at)) from schedule.firings
+            where tenant_id = $1 and job_id = any($2) and state = 'pending' and not held
+            group by job_id";
+
+        let jobs: Vec<Uuid> =
+            jobs.iter().filter(|job| job.next_slot.is_none()).map(|job| job.id.as_uuid()).collect();
+        if jobs.is_empty() {
+            return Ok(HashMap::new());
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let rows: Vec<(Uuid, jiff_sqlx::Timestamp)> =
+            sqlx::query_as(SQL).bind(tenant.as_uuid()).bind(jobs).fetch_all(tx.conn()).await?;
+        tx.finish_reading();
+        Ok(rows.into_iter().map(|(job, at)| (job.into(), at.to_jiff())).collect())
     }
 
     /// Takes a user's reminder away, by its id or the part of it that lists show, and says its id;

@@ -117,29 +117,40 @@ impl Jobs {
     ///
     /// If the database does not answer.
     pub async fn postponed(&self, postponed: &[Postponed]) -> Result<u64, Error> {
+        // Its job counts as running until it is handed out again: a slot that comes meanwhile comes
+        // while the one before has not ended.
         const SQL: &str = "
-            update schedule.firings f
-            set held = false, offer_at = clock_timestamp() + p.after * interval '1 second'
-            from unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::float8[])
-                 as p (tenant_id, job_id, slot, attempt, after)
-            where f.job_id = p.job_id and f.slot = p.slot and f.tenant_id = p.tenant_id
-              and f.state = 'pending' and f.attempts = p.attempt";
+            with later as (
+                update schedule.firings f
+                set held = false, offer_at = clock_timestamp() + p.after * interval '1 second'
+                from unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::float8[])
+                     as p (tenant_id, job_id, slot, attempt, after)
+                where f.job_id = p.job_id and f.slot = p.slot and f.tenant_id = p.tenant_id
+                  and f.state = 'pending' and f.attempts = p.attempt
+                returning f.tenant_id, f.job_id, f.slot, f.offer_at),
+            running as (
+                update schedule.jobs j
+                set running_until = greatest(j.running_until, l.offer_at + $6 * interval '1 second')
+                from later l
+                where j.job_id = l.job_id and j.tenant_id = l.tenant_id and j.running_slot = l.slot)
+            select count(*) from later";
 
         if postponed.is_empty() {
             return Ok(0);
         }
         let mut tx = self.pools.system().await?;
         lock(tx.conn(), postponed.iter().map(|one| one.firing.id)).await?;
-        let done = sqlx::query(SQL)
+        let count: i64 = sqlx::query_scalar(SQL)
             .bind(column(postponed, |one| one.firing.id.tenant.as_uuid()))
             .bind(column(postponed, |one| one.firing.id.job.as_uuid()))
             .bind(column(postponed, |one| one.firing.id.slot.to_string()))
             .bind(column(postponed, |one| one.firing.attempt))
             .bind(column(postponed, |one| one.after.as_secs_f64()))
-            .execute(tx.conn())
+            .bind(self.handover.as_secs_f64())
+            .fetch_one(tx.conn())
             .await?;
         tx.commit().await?;
-        Ok(done.rows_affected())
+        Ok(count.unsigned_abs())
     }
 
     /// Ends firings that cannot be delivered, and says of how many that counts: those that are
@@ -166,7 +177,8 @@ impl Jobs {
     /// Ends firings that have run, and says of how many that counts: those that had not ended yet.
     ///
     /// An error delays the job's next slot by 30 s, 1, 5, 15, 60 min, the more there are one after
-    /// another; a job that has no slot left is tried three times more. One that has no slot left
+    /// another; a job that has no slot left is tried three times more, unless its answer is still on its way
+    /// ([`UNSENT`](crate::UNSENT)). One that has no slot left
     /// and is not tried again is done, or gone if it did well and was to go.
     ///
     /// # Errors

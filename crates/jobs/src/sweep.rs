@@ -74,13 +74,15 @@ impl Jobs {
 
     async fn offer(&self, limit: u32) -> Result<Vec<Firing>, Error> {
         // Of a job that may not overlap one at a time, the one that it counts as running first.
-        // Those whose turn it is not wait until the end of the one that runs wakes them.
+        // Those whose turn it is not wait until the end of the one that runs wakes them, and those of
+        // a job that is switched off until it is resumed. Heartbeats look for themselves.
         const SQL: &str = "
             with waiting as materialized (
                 select f.tenant_id, f.job_id, f.slot, f.slot_at, j.kind, j.overlap,
                        j.running_slot is not distinct from f.slot as own,
                        j.overlap = 'allow' or j.running_slot is null or j.running_slot = f.slot
-                       or j.running_until <= now() as free
+                       or j.running_until <= now() as free,
+                       j.state <> 'paused' or f.origin = 'forced' or j.kind = 'heartbeat' as is_on
                 from schedule.firings f
                 join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
                 where f.state = 'pending' and f.offer_at <= now() and j.kind = any($3)
@@ -88,8 +90,9 @@ impl Jobs {
                 limit $1
                 for update of f, j skip locked),
             ranked as materialized (
-                select w.*, w.free and (w.overlap = 'allow' or row_number() over (
-                    partition by w.tenant_id, w.job_id order by w.own desc, w.slot_at, w.slot) = 1) as goes
+                select w.*, w.is_on and w.free and (w.overlap = 'allow' or row_number() over (
+                    partition by w.tenant_id, w.job_id
+                    order by w.is_on desc, w.own desc, w.slot_at, w.slot) = 1) as goes
                 from waiting w),
             offered as (
                 update schedule.firings f

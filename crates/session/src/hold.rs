@@ -82,14 +82,6 @@ impl Sessions {
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<Running>, Error> {
-        const SQL: &str = "
-            update session.session_lease
-            set cancel_upto = coalesce((
-                select max(seq) from session.inbox
-                where tenant_id = $1 and session_id = $2
-                  and (state = 'seen' or (state = 'new' and seq <= $3))), cancel_upto)
-            where tenant_id = $1 and session_id = $2";
-
         let mut tx = self.pools.tenant(tenant).await?;
         let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
         let Some(running) = running(&lease) else {
@@ -98,12 +90,7 @@ impl Sessions {
         };
         // A turn marks what it has seen with its first write; until then it is the oldest.
         let first = oldest(&mut tx, session).await?;
-        sqlx::query(SQL)
-            .bind(tenant.as_uuid())
-            .bind(session.as_uuid())
-            .bind(first)
-            .execute(tx.conn())
-            .await?;
+        end_seen(&mut tx, session, first).await?;
         tx.commit().await?;
         Ok(Some(running))
     }
@@ -119,20 +106,13 @@ impl Sessions {
         tenant: TenantId,
         session: SessionId,
     ) -> Result<Option<bool>, Error> {
-        const SQL: &str = "
-            update session.session_lease
-            set cancel_upto = coalesce((
-                select max(seq) from session.inbox
-                where tenant_id = $1 and session_id = $2 and state = 'seen'), cancel_upto)
-            where tenant_id = $1 and session_id = $2";
-
         let mut tx = self.pools.tenant(tenant).await?;
         let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
         if lease.state != State::WaitForEvent || !lease.wait.is_for_approval() {
             tx.rollback().await?;
             return Ok(None);
         }
-        sqlx::query(SQL).bind(tenant.as_uuid()).bind(session.as_uuid()).execute(tx.conn()).await?;
+        end_seen(&mut tx, session, None).await?;
         let wake = make_ready(&mut tx, &lease, KeepWait::No).await?;
         tx.commit().await?;
         Ok(Some(wake))
@@ -235,7 +215,31 @@ impl Sessions {
     }
 }
 
-fn running(lease: &Lease) -> Option<Running> {
+/// Asks for the end of what a turn has seen, and of `first` if none has seen that yet.
+pub(crate) async fn end_seen(
+    tx: &mut holdfast_pg::TenantTx,
+    session: SessionId,
+    first: Option<i64>,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update session.session_lease
+        set cancel_upto = coalesce((
+            select max(seq) from session.inbox
+            where tenant_id = $1 and session_id = $2
+              and (state = 'seen' or (state = 'new' and seq <= $3))), cancel_upto)
+        where tenant_id = $1 and session_id = $2";
+
+    let tenant = tx.tenant();
+    sqlx::query(SQL)
+        .bind(tenant.as_uuid())
+        .bind(session.as_uuid())
+        .bind(first)
+        .execute(tx.conn())
+        .await?;
+    Ok(())
+}
+
+pub(crate) fn running(lease: &Lease) -> Option<Running> {
     match (lease.state, lease.owner) {
         (State::Running, Some(owner)) => Some(Running { owner: owner.into(), epoch: lease.epoch }),
         _ => None,
@@ -254,7 +258,10 @@ async fn has_place(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::
         .await
 }
 
-async fn oldest(tx: &mut holdfast_pg::TenantTx, session: SessionId) -> sqlx::Result<Option<i64>> {
+pub(crate) async fn oldest(
+    tx: &mut holdfast_pg::TenantTx,
+    session: SessionId,
+) -> sqlx::Result<Option<i64>> {
     const SQL: &str = "
         select min(seq) from session.inbox
         where tenant_id = $1 and session_id = $2 and state in ('new', 'seen')

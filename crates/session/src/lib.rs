@@ -8,7 +8,7 @@
 //! | verb | who calls it | file |
 //! |---|---|---|
 //! | ingest | gateway | `ingest.rs` |
-//! | ingest many, ends | scheduler | `batch.rs`, `ends.rs` |
+//! | ingest many, ends, end overdue | scheduler | `batch.rs`, `ends.rs`, `overdue.rs` |
 //! | claim, renew, release | agent-runner | `claim.rs` |
 //! | load, append, complete | agent-runner | `load.rs`, `append.rs`, `complete.rs` |
 //! | sweep, prune | agent-runner | `sweep.rs`, `prune.rs` |
@@ -45,6 +45,7 @@ mod hold;
 mod ingest;
 mod load;
 mod model;
+mod overdue;
 mod prune;
 mod relay;
 mod sessions;
@@ -78,6 +79,7 @@ pub use model::{
     Delivery, DeliveryView, EntryView, Loaded, NewDelivery, NewMessage, Outcome, Renewed, RunView,
     Running, Sent, SessionView, Swept, Waiting,
 };
+pub use overdue::Overdue;
 pub use prune::{EPHEMERAL, Pruned, Retention};
 pub use relay::Event;
 pub use sessions::Sessions;

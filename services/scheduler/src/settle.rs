@@ -13,8 +13,8 @@ use std::{
 };
 
 use holdfast_bus::{Control, ControlKind};
-use holdfast_jobs::{Answered, Delivered, Ended, Error as JobsError, Out, Outcome};
-use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard};
+use holdfast_jobs::{Answered, Delivered, Ended, Error as JobsError, Out, Outcome, UNSENT};
+use holdfast_session::{Arrival, End, Error as SessionError, Outcome as Heard, Overdue};
 use holdfast_types::{Fault as _, Kind};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -110,12 +110,9 @@ impl Settle {
         }
         for (out, _) in page.iter().zip(open).filter(|(out, open)| *open && out.left <= GRACE) {
             match self.give_up(out).await {
-                Ok(Late::GivenUp) => ended.push(Ended {
-                    firing: out.firing,
-                    outcome: Outcome::Error,
-                    class: Some("timeout".to_owned()),
-                    took: None,
-                }),
+                Ok(Late::GivenUp) => ended.push(over(out, Outcome::Error, "timeout")),
+                // It was answered and forgotten long ago.
+                Ok(Late::Gone) => ended.push(over(out, Outcome::Skipped, "gone")),
                 Ok(Late::Waits) => {
                     more.push(again(out, GRACE + MORE));
                 }
@@ -151,29 +148,28 @@ impl Settle {
         Ok(places.into_iter().zip(arrivals).collect())
     }
 
-    /// Ends what takes too long, if it has begun.
+    /// Ends what takes too long, if it has begun, and nobody else's turn.
     async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
-        let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
-        let running = match sessions.cancel(tenant, out.session).await {
+        let ended = self.ctx.sessions.end_overdue(out.firing.tenant, out.session, out.seq).await;
+        match ended {
             // The session was deleted, and the message with it.
-            Err(error) if error.kind() == Kind::NotFound => return Ok(Late::GivenUp),
-            running => running?,
-        };
-        if let Some(running) = running {
-            let kind = ControlKind::Cancel;
-            let control = Control { session: out.session, kind, epoch: running.epoch };
-            self.ctx.bus.control(running.owner, &control);
-            info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
-            return Ok(Late::GivenUp);
-        }
-        match sessions.cancel_wait(tenant, out.session).await? {
-            Some(wake) => {
+            Err(error) if error.kind() == Kind::NotFound => Ok(Late::GivenUp),
+            Err(error) => Err(error),
+            Ok(Overdue::Stopped(running)) => {
+                let kind = ControlKind::Cancel;
+                let control = Control { session: out.session, kind, epoch: running.epoch };
+                self.ctx.bus.control(running.owner, &control);
+                info!(job.id = %out.firing.job, session.id = %out.session, "a run took too long");
+                Ok(Late::GivenUp)
+            }
+            Ok(Overdue::Woken(wake)) => {
                 if wake {
                     self.ctx.bus.wake_run(0);
                 }
                 Ok(Late::GivenUp)
             }
-            None => Ok(Late::Waits),
+            Ok(Overdue::Waits) => Ok(Late::Waits),
+            Ok(Overdue::Gone) => Ok(Late::Gone),
         }
     }
 }
@@ -182,6 +178,12 @@ impl Settle {
 enum Late {
     GivenUp,
     Waits,
+    Gone,
+}
+
+/// The end of a firing of which no message says how it ended.
+fn over(out: &Out, outcome: Outcome, class: &str) -> Ended {
+    Ended { firing: out.firing, outcome, class: Some(class.to_owned()), took: None }
 }
 
 /// Says again that a firing is out, and may be for so long.
@@ -195,8 +197,10 @@ fn how(out: &Out, end: &End, arrival: Arrival) -> Ended {
     let (outcome, class) = match end.outcome {
         Heard::Completed => match arrival {
             Arrival::Arrived => (Outcome::Ok, None),
-            // The channel gave it up, or nobody sends for it.
-            Arrival::Lost | Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),
+            // The channel gave it up.
+            Arrival::Lost => (Outcome::Error, Some("undelivered")),
+            // Nobody sends for it yet, and it goes once somebody does: said again it came twice.
+            Arrival::OnItsWay => (Outcome::Error, Some(UNSENT)),
         },
         Heard::Interrupted => (Outcome::Skipped, Some("interrupted")),
         Heard::Cancelled => (Outcome::Skipped, Some("cancelled")),

@@ -1,6 +1,11 @@
 //! A job becomes what its user says, in the fields that a user may say, and no others.
 
-use holdfast_jobs::{Changes, Error, JobKind, JobState, MUTABLE};
+use holdfast_jobs::{
+    Changes, Error, JobKind, JobState, MUTABLE, Mode, NewJob, Origin, Outcome, Reminder,
+};
+use holdfast_schedule::Schedule;
+use holdfast_types::JobId;
+use jiff::Timestamp;
 use serde_json::json;
 
 use crate::world::{World, ago};
@@ -131,5 +136,90 @@ async fn a_job_is_removed_with_all_that_is_its_and_removing_it_again_is_no_error
     assert_eq!(world.end(&firing, holdfast_jobs::Outcome::Ok).await?, 0);
     world.lapse().await?;
     assert!(world.sweep().await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_to_be_tried_again_waits_while_its_job_is_switched_off() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({})).await?;
+    let firing = world.claim_one().await?;
+    world.end(&firing, Outcome::Error).await?;
+    world.jobs.pause(ada.id, job.id).await?;
+
+    let its_time = "update schedule.firings set offer_at = now() where state = 'pending'";
+    world.admin(its_time).await?;
+    assert_eq!(world.sweep().await?, []);
+    assert_eq!(world.jobs.next_due().await?, None, "nobody is kept awake");
+    world.jobs.run_now(ada.id, job.id, uuid::Uuid::now_v7(), Mode::Force).await?;
+    let forced = world.sweep().await?;
+    assert_eq!(forced.iter().map(|one| one.origin).collect::<Vec<_>>(), [Origin::Forced]);
+    world.end(&forced[0], Outcome::Ok).await?;
+    assert_eq!(world.sweep().await?, []);
+
+    let no_slot_left = r#"update schedule.jobs set spec = '{"never": true}'"#;
+    world.admin(no_slot_left).await?;
+    let resumed = world.jobs.resume(ada.id, job.id).await?;
+    assert_eq!((resumed.state, resumed.next_slot), (JobState::Active, None));
+    let again = world.sweep().await?;
+    assert_eq!(again.iter().map(|one| one.origin).collect::<Vec<_>>(), [Origin::Retry]);
+    world.end(&again[0], Outcome::Ok).await?;
+    assert_eq!(ada.get(job.id).await?.state, JobState::Done);
+    Ok(())
+}
+
+#[tokio::test]
+async fn catching_up_stops_where_its_job_is_switched_off_and_goes_on_when_it_is_resumed()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.add(ada.job(json!({"every_s": 3600}))).await?;
+    let slots = [ago(180), ago(120), ago(60)];
+    assert_eq!(world.jobs.backfill(ada.id, job.id, &slots).await?, 3);
+    let first = world.sweep().await?;
+    assert_eq!(first.iter().map(|one| one.at).collect::<Vec<_>>(), slots[..1]);
+
+    world.jobs.pause(ada.id, job.id).await?;
+    world.end(&first[0], Outcome::Ok).await?;
+    assert_eq!(world.sweep().await?, []);
+    world.jobs.resume(ada.id, job.id).await?;
+
+    for slot in &slots[1..] {
+        let next = world.sweep().await?;
+        assert_eq!(next.iter().map(|one| one.at).collect::<Vec<_>>(), [*slot]);
+        world.end(&next[0], Outcome::Ok).await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reminder_that_is_to_be_tried_again_is_listed_and_can_be_cancelled() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let what = Reminder {
+        content: "tea".to_owned(),
+        session: "agent:main:main".to_owned(),
+        auto_continue: false,
+        locale: "en".to_owned(),
+        target: None,
+        renewals: 0,
+    };
+    let at = Schedule::at(Timestamp::now().as_millisecond() + 3_600_000)?;
+    let new = NewJob::reminder(JobId::generate(), ada.agent, "anna".to_owned(), at, &what);
+    let job = ada.add(new).await?;
+    world.admin("update schedule.jobs set slot_at = now(), due_at = now()").await?;
+    let firing = world.claim_one().await?;
+    assert_eq!(world.jobs.reminders(ada.id, "anna").await?, [], "it is said just now");
+
+    world.end(&firing, Outcome::Error).await?;
+    let waiting = world.jobs.reminders(ada.id, "anna").await?;
+    assert_eq!(waiting.iter().map(|one| one.job.id).collect::<Vec<_>>(), [job.id]);
+    assert!(waiting[0].at > firing.at);
+    let cancelled = world.jobs.cancel_reminder(ada.id, "anna", &job.external_id).await?;
+
+    assert_eq!(cancelled, Ok(job.external_id));
+    assert_eq!(world.number("select count(*) from schedule.firings").await?, 0);
     Ok(())
 }

@@ -134,3 +134,31 @@ async fn slots_to_come_and_too_many_of_them_are_refused() -> anyhow::Result<()> 
     assert_eq!(world.number("select count(*) from schedule.firings").await?, 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn slots_that_the_log_has_forgotten_are_not_run_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let mut new = ada.job(json!({"every_s": 3600}));
+    new.overlap = Overlap::Allow;
+    let job = ada.add(new).await?;
+    let slots: Vec<_> = (1..=101).map(|n| ago(n * 60 + 30)).collect();
+    assert_eq!(world.jobs.backfill(ada.id, job.id, &slots[1..]).await?, 100);
+    for firing in world.sweep().await? {
+        world.end(&firing, Outcome::Ok).await?;
+    }
+    assert_eq!(world.jobs.backfill(ada.id, job.id, &slots).await?, 1, "the log has them all");
+    for firing in world.sweep().await? {
+        world.end(&firing, Outcome::Ok).await?;
+    }
+    assert_eq!(world.number("select count(*) from schedule.firings").await?, 100);
+
+    let again = world.jobs.backfill(ada.id, job.id, &slots).await;
+    assert!(matches!(again, Err(Error::ForgottenSlot(_))), "{again:?}");
+    // What came after that is known.
+    let logged = "update schedule.runs set finished_at = slot_at";
+    world.admin(logged).await?;
+    let later = slots[0] + SignedDuration::from_secs(15);
+    assert_eq!(world.jobs.backfill(ada.id, job.id, &[later]).await?, 1);
+    Ok(())
+}

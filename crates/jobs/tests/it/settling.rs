@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use holdfast_jobs::{
-    Answered, Delivered, FiringState, JobKind, JobState, Origin, Outcome, Postponed, Refused, Slot,
+    Answered, Delivered, Ended, FiringState, JobKind, JobState, Origin, Outcome, Postponed,
+    Refused, Slot, UNSENT,
 };
 use holdfast_types::{RunId, SessionId};
 use serde_json::json;
@@ -241,5 +242,46 @@ async fn of_a_reminder_that_failed_it_is_told_each_time_and_of_nothing_else() ->
             firing = world.sweep().await?[0];
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slot_that_comes_while_one_is_postponed_is_skipped_as_one_that_runs_would_have_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({"every_s": 60})).await?;
+    let firing = world.claim_one().await?;
+    world.jobs.postponed(&[Postponed { firing, after: Duration::from_secs(60) }]).await?;
+
+    // A minute later.
+    for sql in [
+        "update schedule.firings set offer_at = offer_at - interval '60 s'",
+        "update schedule.jobs set due_at = now(), running_until = running_until - interval '60 s'",
+    ] {
+        world.admin(sql).await?;
+    }
+    assert_eq!(world.claim().await?, [], "the next slot");
+    let again = world.sweep().await?;
+
+    assert_eq!(again.iter().map(|one| one.id).collect::<Vec<_>>(), [firing.id]);
+    let runs = world.jobs.runs(ada.id, job.id, 10).await?;
+    assert_eq!(runs.iter().map(|run| run.class.as_deref()).collect::<Vec<_>>(), [Some("overlap")]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_still_on_its_way_is_an_error_and_is_not_tried_again() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({})).await?;
+    let firing = world.claim_one().await?;
+    let unsent = Ended { class: Some(UNSENT.to_owned()), ..ended(&firing, Outcome::Error) };
+
+    assert_eq!(world.jobs.finished(&[unsent]).await?, 1);
+
+    let job = ada.get(job.id).await?;
+    assert_eq!((job.state, job.errors), (JobState::Done, 1));
+    assert_eq!(world.number("select count(*) from schedule.firings").await?, 1);
     Ok(())
 }

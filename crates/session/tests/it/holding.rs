@@ -1,5 +1,8 @@
 //! A session that is held queues its input; what was held by hand is not resumed with its parent.
 
+use holdfast_session::Overdue;
+use holdfast_types::Wait;
+
 use crate::world::World;
 
 #[tokio::test]
@@ -91,6 +94,50 @@ async fn cancelling_tells_the_runner_how_far() -> anyhow::Result<()> {
     let running = world.sessions.cancel(ada.id, sent.session).await?;
 
     assert_eq!(running.map(|running| running.epoch), Some(claim.epoch));
+    assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_stopped_and_never_the_turn_of_another_message() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let session = ada.say("s", "k1", "hello").await?.session;
+    let claim = world.claim_one().await?;
+    ada.say("s", "k2", "a reminder").await?;
+
+    let behind = world.sessions.end_overdue(ada.id, session, 2).await?;
+    assert_eq!(behind, Overdue::Waits);
+    assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 0);
+    world.finish(&claim, vec![1], "hi", Wait::Anything).await?;
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 1).await?, Overdue::Waits, "it ended");
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 2).await?, Overdue::Waits, "no runner");
+    let claim = world.claim_one().await?;
+
+    let stopped = world.sessions.end_overdue(ada.id, session, 2).await?;
+    assert!(matches!(stopped, Overdue::Stopped(running) if running.epoch == claim.epoch));
+    assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 2);
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 3).await?, Overdue::Gone);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_word_that_another_message_s_turn_waits_for_is_still_waited_for() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let session = ada.say("s", "k1", "delete it").await?.session;
+    let claim = world.claim_one().await?;
+    ada.say("s", "k2", "a reminder").await?;
+    world.finish(&claim, vec![], "may I?", Wait::for_approval(3_600_000)).await?;
+    world.admin("update session.inbox set state = 'seen' where seq = 1").await?;
+
+    assert_eq!(world.sessions.end_overdue(ada.id, session, 2).await?, Overdue::Waits);
+    assert!(world.claim().await?.is_empty());
+    let woken = world.sessions.end_overdue(ada.id, session, 1).await?;
+
+    assert_eq!(woken, Overdue::Woken(true));
+    let claim = world.claim_one().await?;
     assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 1);
     Ok(())
 }

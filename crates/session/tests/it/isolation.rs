@@ -35,6 +35,7 @@ async fn every_verb_says_not_found_to_another_tenant() -> anyhow::Result<()> {
     assert!(is_not_found(sessions.runs(eve.id, Some(hers.session), 10).await));
     assert!(is_not_found(sessions.run(eve.id, hers.message.into()).await));
     assert!(is_not_found(sessions.answer(eve.id, hers.message).await));
+    assert!(is_not_found(sessions.end_overdue(eve.id, hers.session, 1).await));
     assert!(is_not_found(sessions.cancel(eve.id, hers.session).await));
     assert!(is_not_found(sessions.pause(eve.id, hers.session).await));
     assert!(is_not_found(sessions.resume(eve.id, hers.session).await));

@@ -1,6 +1,6 @@
 //! A run whose answer was to be delivered ends as its delivery does (spec CRN-010).
 
-use holdfast_jobs::{JobState, Outcome, Reminder};
+use holdfast_jobs::{JobState, Outcome, Reminder, UNSENT};
 use holdfast_schedule::AgentTurn;
 use holdfast_session::Sent;
 use holdfast_types::{JobId, SessionKey};
@@ -81,7 +81,12 @@ async fn an_answer_that_nobody_sends_is_waited_for_no_longer_than_a_bridge_would
     let soon = "clock_timestamp() + interval '30 s'";
     world.admin(&format!("update schedule.firings set until = {soon}")).await?;
 
-    assert_eq!(world.line(&job).await?.class.as_deref(), Some("undelivered"));
+    let line = world.line(&job).await?;
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some(UNSENT)));
+    assert_eq!(world.jobs.get(world.tenant, job.id).await?.state, JobState::Done);
+    let again = "select count(*) from schedule.firings where origin = 'retry'";
+    assert_eq!(world.number(again).await?, 0, "it still goes, once somebody sends it");
+    world.send(Sent::Yes { platform_id: "m1".to_owned() }).await?;
     Ok(())
 }
 

@@ -1,8 +1,11 @@
 //! How a firing ended is what its message says.
 
+use std::time::Duration;
+
 use holdfast_jobs::{JobState, Outcome};
 use holdfast_schedule::AgentTurn;
-use holdfast_session::Outcome as Heard;
+use holdfast_session::{NewMessage, Outcome as Heard};
+use holdfast_types::{Body, QueueMode, SessionKey, Source};
 
 use crate::world::{self, World, each_second, soon, turn};
 
@@ -79,5 +82,63 @@ async fn what_ended_while_no_scheduler_ran_has_ended_and_is_not_lost() -> anyhow
 
     let line = world.line(&job).await?;
     assert_eq!((line.outcome, line.class), (Outcome::Ok, None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reminder_that_waits_behind_somebody_s_turn_ends_neither_that_nor_itself()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let session = SessionKey::main(&world.agent.name);
+    let words = NewMessage {
+        key: session.clone(),
+        agent: world.agent.id,
+        label: None,
+        source: Source::Internal("test".to_owned()),
+        idem_key: "words".to_owned(),
+        body: Body::text("write me a novel"),
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    };
+    world.sessions.ingest(world.tenant, words).await?;
+    let (theirs, heard) = world.claim().await?;
+    let _scheduler = world.scheduler().await?;
+    let reminder = world.add(world.reminder(soon(10)?, &session)).await?;
+    let is_out = "select count(*) from schedule.firings where state = 'delivered'";
+    world.until(is_out, 1).await?;
+
+    let late = "update schedule.firings set until = clock_timestamp() + interval '30 s'";
+    world.admin(late).await?;
+    // It is looked at, and waits on.
+    let waits = "until > clock_timestamp() + interval '100 s'";
+    world.until(&format!("{is_out} and {waits}"), 1).await?;
+
+    assert_eq!(world.sessions.load(&theirs, 10).await?.cancel_upto, 0);
+    assert_eq!(world.jobs.runs(world.tenant, reminder.id, 10).await?, []);
+    world.answer(&theirs, &heard, Heard::Completed).await?;
+    let (claim, loaded) = world.claim().await?;
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+    assert_eq!(world.line(&reminder).await?.outcome, Outcome::Ok);
+    assert_eq!(world.number("select count(*) from schedule.firings").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_whose_message_was_forgotten_has_ended_and_holds_nothing_up() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(10)?, turn("x"))).await?;
+    world.until("select count(*) from schedule.firings where state = 'delivered'", 1).await?;
+    // As after months, when only the key is known.
+    world.admin("delete from session.inbox").await?;
+
+    let late = "update schedule.firings set until = clock_timestamp() + interval '30 s'";
+    world.admin(late).await?;
+
+    let line = world.line(&job).await?;
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Skipped, Some("gone")));
+    assert_eq!(world.jobs.get(world.tenant, job.id).await?.state, JobState::Done);
     Ok(())
 }

@@ -6,7 +6,9 @@ use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Agent, Directory, Seal};
-use holdfast_jobs::{Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, RunLine, Spec};
+use holdfast_jobs::{
+    Calendar, Existing, Job, JobKind, Jobs, NewJob, Overlap, Reminder, RunLine, Spec,
+};
 use holdfast_kit::config::Secrets;
 use holdfast_pg::Pools;
 use holdfast_schedule::{AgentTurn, Payload, Schedule};
@@ -122,6 +124,21 @@ impl World {
             overlap: Overlap::Skip,
             delete_after_run: false,
         }
+    }
+
+    /// A reminder that is said in the session of this key.
+    pub fn reminder(&self, schedule: Schedule, session: &SessionKey) -> NewJob {
+        let what = Reminder {
+            content: "tea".to_owned(),
+            session: session.to_string(),
+            auto_continue: false,
+            locale: "en".to_owned(),
+            target: None,
+            renewals: 0,
+        };
+        let owner = "owner".to_owned();
+        let new = NewJob::reminder(JobId::generate(), self.agent.id, owner, schedule, &what);
+        NewJob { delete_after_run: false, ..new }
     }
 
     pub async fn add(&self, new: NewJob) -> anyhow::Result<Job> {
