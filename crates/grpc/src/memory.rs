@@ -75,6 +75,25 @@ impl Memory {
     }
 }
 
+impl Memory {
+    /// Finds within so long, which the service is told: it does without the meaning of a question
+    /// that would come too late.
+    ///
+    /// # Errors
+    ///
+    /// As [`Memory::search`]; [`Kind::Unavailable`] if it took longer.
+    pub async fn search_within(
+        &self,
+        tenant: TenantId,
+        request: pb::SearchRequest,
+        limit: Duration,
+    ) -> Result<pb::SearchResponse, Refused> {
+        let mut request = self.mesh.request(tenant, request);
+        request.set_timeout(limit);
+        Ok(self.memory.clone().search(request).await?.into_inner())
+    }
+}
+
 macro_rules! calls {
     ($($(#[$doc:meta])* $client:ident $name:ident = $call:ident($request:ident) -> $answer:ident;)*) => {
         impl Memory {

@@ -39,6 +39,28 @@ pub struct Stretch {
     pub at: Timestamp,
     /// What is in it, oldest first.
     pub entries: Vec<Entry>,
+    /// Of each entry its place, its run, and when it was written.
+    pub marks: Vec<Mark>,
+}
+
+/// Where an entry stands, whose run it is of, and when it was written.
+pub type Mark = (i64, RunId, Timestamp);
+
+impl Stretch {
+    /// Leaves out what was written up to then, if that was erased.
+    pub fn forget(&mut self, until: Option<Timestamp>) {
+        let Some(until) = until else { return };
+        let gone = self.marks.iter().take_while(|(.., at)| *at <= until).count();
+        self.entries.drain(..gone);
+        self.marks.drain(..gone);
+    }
+
+    /// It ends with the last entry that it has.
+    fn ends(&mut self) {
+        if let Some((_, run, at)) = self.marks.last() {
+            (self.run, self.at) = (*run, *at);
+        }
+    }
 }
 
 impl Sessions {
@@ -104,26 +126,26 @@ impl Sessions {
     ) -> Result<Option<Stretch>, Error> {
         const CLAIM: &str = "
             insert into session.extractions as x
-                (tenant_id, session_id, pending, lease_until)
+                (tenant_id, session_id, pending, lease_until, tries)
             select $1, $2, least(next_entry - 1, $4),
-                   clock_timestamp() + $3 * interval '1 millisecond'
+                   clock_timestamp() + $3 * interval '1 millisecond', 1
             from session.session_lease
             where tenant_id = $1 and session_id = $2 and next_entry > 1
             on conflict (tenant_id, session_id) do update
                 set pending = coalesce(x.pending, least(
                         (select next_entry - 1 from session.session_lease
                          where tenant_id = $1 and session_id = $2), x.upto + $4)),
-                    tries = case when x.pending is null then 0 else x.tries + 1 end,
+                    tries = case when x.pending is null then 1 else x.tries + 1 end,
                     lease_until = excluded.lease_until, updated_at = clock_timestamp()
                 where (x.lease_until is null or x.lease_until < clock_timestamp())
                   and (x.pending is not null or x.upto < (
                        select next_entry - 1 from session.session_lease
                        where tenant_id = $1 and session_id = $2))
-            returning upto, pending, tries";
+            returning upto, pending, tries - 1";
         const SESSION: &str = "
             select key, agent_id from session.sessions where tenant_id = $1 and session_id = $2";
         const ENTRIES: &str = "
-            select run_id, body, created_at from session.entries
+            select seq, run_id, body, created_at from session.entries
             where tenant_id = $1 and session_id = $2 and seq > $3 and seq <= $4
             order by seq";
 
@@ -144,7 +166,7 @@ impl Sessions {
             .bind(session.as_uuid())
             .fetch_one(tx.conn())
             .await?;
-        let rows: Vec<(Uuid, Json<Entry>, jiff_sqlx::Timestamp)> = sqlx::query_as(ENTRIES)
+        let rows: Vec<(i64, Uuid, Json<Entry>, jiff_sqlx::Timestamp)> = sqlx::query_as(ENTRIES)
             .bind(tenant.as_uuid())
             .bind(session.as_uuid())
             .bind(after)
@@ -152,11 +174,90 @@ impl Sessions {
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
-        let last = rows.last().map(|(run, _, at)| (RunId::from(*run), at.to_jiff()));
         // Entries that are past their retention are gone.
-        let (run, at) = last.unwrap_or((RunId::from(Uuid::nil()), Timestamp::UNIX_EPOCH));
-        let entries = rows.into_iter().map(|(_, entry, _)| entry.0).collect();
-        Ok(Some(Stretch { after, upto, tries, key, agent: agent.into(), run, at, entries }))
+        let mut stretch = Stretch {
+            after,
+            upto,
+            tries,
+            key,
+            agent: agent.into(),
+            run: RunId::from(Uuid::nil()),
+            at: Timestamp::UNIX_EPOCH,
+            entries: Vec::with_capacity(rows.len()),
+            marks: Vec::with_capacity(rows.len()),
+        };
+        for (place, run, entry, at) in rows {
+            stretch.entries.push(entry.0);
+            stretch.marks.push((place, run.into(), at.to_jiff()));
+        }
+        stretch.ends();
+        Ok(Some(stretch))
+    }
+
+    /// Ends a stretch sooner, after this many of its entries: what is beyond is the next one.
+    /// Whether that was done; not if somebody else has it by now.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn cut_extraction(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        stretch: &mut Stretch,
+        entries: usize,
+    ) -> Result<bool, Error> {
+        const SQL: &str = "
+            update session.extractions set pending = $4, updated_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and pending = $3";
+        let before = stretch.upto;
+        stretch.entries.truncate(entries);
+        stretch.marks.truncate(entries);
+        stretch.ends();
+        if let Some((place, ..)) = stretch.marks.last() {
+            stretch.upto = *place;
+        }
+        let mut tx = self.pools.tenant(tenant).await?;
+        let cut = sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(before)
+            .bind(stretch.upto)
+            .execute(tx.conn())
+            .await?;
+        tx.commit().await?;
+        Ok(cut.rows_affected() == 1)
+    }
+
+    /// Gives a stretch back that was not looked through: it is taken again after `pause`, by whoever
+    /// comes. It was no try if it is not `charged`.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer; then it is taken again when the claim ends.
+    pub async fn extract_later(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        upto: i64,
+        pause: Duration,
+        charged: bool,
+    ) -> Result<(), Error> {
+        const SQL: &str = "
+            update session.extractions
+            set lease_until = clock_timestamp() + $4 * interval '1 millisecond',
+                tries = greatest(tries - $5, 0), updated_at = clock_timestamp()
+            where tenant_id = $1 and session_id = $2 and pending = $3";
+        let mut tx = self.pools.tenant(tenant).await?;
+        sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(session.as_uuid())
+            .bind(upto)
+            .bind(i64::try_from(pause.as_millis()).unwrap_or(i64::MAX))
+            .bind(i32::from(!charged))
+            .execute(tx.conn())
+            .await?;
+        Ok(tx.commit().await?)
     }
 
     /// Says that a stretch was looked through; whether there is more to look through.

@@ -72,7 +72,7 @@ pub use claim::LEASE;
 pub use deliver::{HANDOVER, SENDING};
 pub use ends::End;
 pub use error::Error;
-pub use extraction::{MOST_TRIES, Stretch};
+pub use extraction::{MOST_TRIES, Mark, Stretch};
 pub use hold::{Held, Resumed};
 pub use model::{
     Accepted, Answer, Append, Appended, Awaited, Claim, Completed, Completion, Counts, DeadLetter,

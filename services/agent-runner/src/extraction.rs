@@ -7,6 +7,10 @@
 //! runners keep of it, one after the other's death, is kept once. A conversation whose end was
 //! reached asks nothing and writes nothing.
 //!
+//! While the memory or the model is away, a budget is spent or the agent has no model, it waits, for a
+//! month at most. What fails for another reason is tried six times within a day and passed over then.
+//! A stretch of which the model cannot read all is cut where it is full, and gone on with after.
+//!
 //! Not looked at are groups, jobs, subagents and whatever else is nobody's own conversation.
 
 use std::{
@@ -23,8 +27,8 @@ use holdfast_agent::{
 use holdfast_llm::{Delta, Request};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_session::{Charge, MOST_TRIES, Spent, Stretch};
-use holdfast_types::{Entry, Fault as _, Kind, Note, Reply, SessionId, SessionKey, TenantId};
-use jiff::Timestamp;
+use holdfast_types::{Entry, Fault, Kind, Note, Reply, SessionId, SessionKey, TenantId};
+use jiff::{SignedDuration, Timestamp};
 use tokio::{
     sync::Notify,
     task::JoinSet,
@@ -36,6 +40,7 @@ use tracing::{Instrument as _, debug, info_span, warn};
 use crate::{
     agents::{Brief, Found},
     budget::Asking,
+    error::Error,
     fail,
     memory::{ALIKE, Memory},
     person::Person,
@@ -55,6 +60,15 @@ const MODEL: Duration = Duration::from_secs(60);
 
 /// For how long a stretch is claimed: longer than it takes.
 const CLAIM: Duration = Duration::from_secs(150);
+
+/// When it is tried again if what is needed for it is away.
+const AWAY: Duration = Duration::from_mins(15);
+
+/// When it is tried again if a budget is spent, or the agent has no model.
+const HINDERED: Duration = Duration::from_hours(1);
+
+/// For how long a conversation may wait for either.
+const WAITS: SignedDuration = SignedDuration::from_hours(31 * 24);
 
 /// How far back is looked when the process starts: what was left lying.
 const BACK: Duration = Duration::from_hours(24);
@@ -166,7 +180,7 @@ async fn extract(worker: Arc<Worker>, memory: Arc<Memory>, (tenant, session): Wh
         }
         Ok(None) => return,
         Err(error) => {
-            // It stays claimed for a while, and is tried again then.
+            // It is tried again after a while.
             warn!(
                 error = error.as_ref() as &dyn std::error::Error,
                 "nothing is remembered of it yet"
@@ -184,17 +198,43 @@ async fn stretch(
     tenant: TenantId,
     session: SessionId,
 ) -> anyhow::Result<Option<(&'static str, bool)>> {
-    let Some(stretch) = worker.sessions.claim_extraction(tenant, session, CLAIM).await? else {
+    let which = (tenant, session);
+    let Some(mut stretch) = worker.sessions.claim_extraction(tenant, session, CLAIM).await? else {
         return Ok(None);
     };
+    let (tries, at) = (stretch.tries, stretch.at);
+    let is_too_old = Timestamp::now().duration_since(at) > WAITS;
+    let looked = match tries > MOST_TRIES {
+        true => Ok(Looked::Never),
+        false => look_through(worker, memory, which, &mut stretch).await,
+    };
     let upto = stretch.upto;
-    let how = if stretch.tries > MOST_TRIES {
-        warn!("a conversation is passed over: nothing could be taken from it");
-        "passed_over"
-    } else {
-        match look_through(worker, memory, tenant, session, stretch).await? {
-            0 => "nothing",
-            _ => "kept",
+    let later = async |pause, charged| {
+        worker.sessions.extract_later(tenant, session, upto, pause, charged).await
+    };
+    let how = match looked {
+        Ok(Looked::Through(0)) => "nothing",
+        Ok(Looked::Through(_)) => "kept",
+        Ok(Looked::Never) => {
+            warn!("a conversation is passed over: nothing could be taken from it");
+            "passed_over"
+        }
+        Ok(Looked::NotNow(_)) | Err(_) if is_too_old => {
+            warn!("a conversation is passed over: nothing could be taken from it for a month");
+            "passed_over"
+        }
+        Ok(Looked::NotNow(why)) => {
+            debug!(why, "nothing is remembered of it yet");
+            later(HINDERED, false).await?;
+            return Ok(Some(("put_off", false)));
+        }
+        Err(error) if is_elsewhere(&error) => {
+            later(AWAY, false).await?;
+            return Err(error);
+        }
+        Err(error) => {
+            later(again(tries), true).await?;
+            return Err(error);
         }
     };
     fail::point("runner.before_extracted").await;
@@ -202,34 +242,87 @@ async fn stretch(
     Ok(Some((how, more)))
 }
 
-/// Asks what is worth remembering, and keeps it; how much that is.
+/// When a stretch is tried again that has itself to do with why it failed: for more than a day in all.
+fn again(tries: i32) -> Duration {
+    Duration::from_mins(5) * 4_u32.pow(tries.clamp(0, MOST_TRIES - 1).unsigned_abs())
+}
+
+/// Whether a failure says nothing of the stretch: the memory, the model or a store is away, or not
+/// set up as it should be.
+fn is_elsewhere(error: &anyhow::Error) -> bool {
+    use holdfast_llm::Error as Llm;
+    if let Some(model) = error.downcast_ref::<Llm>() {
+        return match model {
+            // It may be what was asked that is answered so, or too much of it.
+            Llm::Timeout | Llm::Malformed(_) | Llm::Empty => false,
+            Llm::Setup(_) => true,
+            other => other.kind() != Kind::Invalid,
+        };
+    }
+    let kind = error.downcast_ref::<holdfast_grpc::Refused>().map(Fault::kind);
+    let kind = kind.or_else(|| error.downcast_ref::<Error>().map(Fault::kind));
+    kind.is_some_and(|kind| {
+        kind.is_transient() || matches!(kind, Kind::Unauthenticated | Kind::Forbidden)
+    })
+}
+
+/// The model was asked, and what it found is not kept: not to be paid for again and again.
+#[derive(Debug, thiserror::Error)]
+#[error("what was found could not be kept")]
+struct Unkept(#[source] holdfast_grpc::Refused);
+
+/// What came of a stretch.
+enum Looked {
+    /// So much of it is kept.
+    Through(usize),
+    /// It has to wait, for this.
+    NotNow(&'static str),
+    /// It was tried often enough.
+    Never,
+}
+
+/// Asks what is worth remembering, and keeps it.
 async fn look_through(
     worker: &Worker,
     memory: &Memory,
-    tenant: TenantId,
-    session: SessionId,
-    stretch: Stretch,
-) -> anyhow::Result<usize> {
-    let Ok(key) = stretch.key.parse::<SessionKey>() else { return Ok(0) };
+    (tenant, session): Which,
+    stretch: &mut Stretch,
+) -> anyhow::Result<Looked> {
+    let nothing = Ok(Looked::Through(0));
+    let Ok(key) = stretch.key.parse::<SessionKey>() else { return nothing };
     let brief = match worker.agents.find(tenant, stretch.agent, None).await? {
         Found::Ready(brief) => brief,
-        Found::NoAgent | Found::NoModel => return Ok(0),
+        Found::NoAgent => return nothing,
+        Found::NoModel => return Ok(Looked::NotNow("the agent has no model")),
     };
     let policy = worker.policies.find(&worker.tools, tenant, stretch.agent).await?;
     let who = policy.who(speakers(&stretch.entries));
     let audience = policy::audience(key.kind(), brief.dm_scope, &who, &who);
     let person = Person::of(key.kind(), key.as_str(), audience, &who);
-    let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return Ok(0) };
-    let said = transcript(&stretch.entries, worker.config.context_tokens / 2 * CHARACTERS);
-    if said.is_empty() || !has_memory(&brief, key.kind()) {
-        return Ok(0);
+    let Some(user) = person.user.as_deref().filter(|_| !person.is_group) else { return nothing };
+    if !has_memory(&brief, key.kind()) {
+        return nothing;
     }
-    let Some(answer) = ask(worker, (tenant, session), &brief, &stretch, &said).await? else {
-        return Ok(0);
+    // Whether anything can be kept is found out before the model is paid for it.
+    let forgotten = forgotten(memory, tenant, [user, &session.to_string()]).await?;
+    stretch.forget(forgotten);
+    let window = usize::try_from(brief.card.context).unwrap_or(usize::MAX);
+    let window = window.min(worker.config.context_tokens);
+    let (said, read) = transcript(&stretch.entries, window / 2 * CHARACTERS);
+    if read < stretch.entries.len()
+        && !worker.sessions.cut_extraction(tenant, session, stretch, read).await?
+    {
+        return Ok(Looked::NotNow("somebody else is at it"));
+    }
+    if said.is_empty() {
+        return nothing;
+    }
+    let Some(answer) = ask(worker, (tenant, session), &brief, stretch, &said).await? else {
+        return Ok(Looked::NotNow("a budget is spent"));
     };
     let found = extracted(&answer);
     if found.is_empty() {
-        return Ok(0);
+        return nothing;
     }
     fail::point("runner.before_kept").await;
     let provenance = pb::Provenance {
@@ -256,12 +349,33 @@ async fn look_through(
         // What a model wrote and nobody takes is not asked for again.
         Err(refused) if refused.kind() == Kind::Invalid => {
             warn!(error = &refused as &dyn std::error::Error, "what was found is not kept");
-            return Ok(0);
+            return nothing;
         }
-        Err(refused) => return Err(refused.into()),
+        Err(refused) => return Err(Unkept(refused).into()),
     }
     memory.learnt(tenant, stretch.agent, user);
-    Ok(count)
+    Ok(Looked::Through(count))
+}
+
+/// Up to when people had erased all of these.
+async fn forgotten(
+    memory: &Memory,
+    tenant: TenantId,
+    subjects: [&str; 2],
+) -> anyhow::Result<Option<Timestamp>> {
+    let mut until = None;
+    for subject in subjects {
+        let asked = pb::ListErasuresRequest {
+            who: Some(pb::Who { everything: true, ..pb::Who::default() }),
+            subject: subject.to_owned(),
+            ..pb::ListErasuresRequest::default()
+        };
+        let asked_at = memory.client.erasures(tenant, asked).await?.erasures;
+        let asked_at = asked_at.into_iter().filter_map(|erasure| erasure.asked_at);
+        let asked_at = asked_at.filter_map(|at| Timestamp::new(at.seconds, at.nanos).ok());
+        until = until.max(asked_at.max());
+    }
+    Ok(until)
 }
 
 fn item(
@@ -308,10 +422,7 @@ async fn ask(
         let asking = Asking { tenant, id, lasts: MODEL, card, ledger };
         match worker.set_aside(asking, &mut request).await? {
             Ok(kept) => reserved = Some(kept),
-            Err(_) => {
-                debug!("nothing is remembered of it: a budget is spent");
-                return Ok(None);
-            }
+            Err(_) => return Ok(None),
         }
     }
     let cancelled = CancellationToken::new();

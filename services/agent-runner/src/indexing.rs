@@ -6,11 +6,15 @@
 //! runner began another ends, and doing it twice changes nothing. Notes are for the agent's owner
 //! alone, as the files are.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
 use holdfast_proto::memory::v1 as pb;
-use holdfast_types::{AgentId, TenantId, TreePath};
+use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
 use holdfast_workspace::{LONG_TERM, Listed, NOTES, is_template};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -80,26 +84,46 @@ async fn index(
         let within: TreePath = within.parse()?;
         files.extend(worker.workspaces.list(tenant, agent, None, Some(&within)).await?);
     }
-    let mut there = documents(memory, tenant, agent).await?;
+    files.retain(|file| !is_template(&file.path, file.hash));
+    let there = documents(memory, tenant, agent).await?;
     let (mut indexed, mut removed) = (0_u32, 0_u32);
-    for file in files.into_iter().filter(|file| !is_template(&file.path, file.hash)) {
+    // First what is gone: what follows may fail, and nobody shall find what was deleted.
+    let paths: HashSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    for path in there.keys().filter(|path| !paths.contains(path.as_str())) {
+        remove(memory, tenant, agent, path).await?;
+        removed += 1;
+    }
+    drop(paths);
+    for file in files {
         let hash = file.hash.to_string();
-        let known = there.remove(file.path.as_str());
-        if known.as_ref() == Some(&hash) {
+        let known = there.get(file.path.as_str());
+        if known == Some(&hash) {
             continue;
         }
+        let path = file.path.to_string();
         if put(worker, memory, (tenant, agent), file, hash).await? {
             indexed += 1;
+        } else if known.is_some() {
+            // What it said before is no more: it may have been encrypted since.
+            remove(memory, tenant, agent, &path).await?;
+            removed += 1;
         }
-    }
-    for path in there.into_keys() {
-        let request = pb::RemoveDocumentRequest { who: Some(who(agent)), path };
-        memory.client.remove_document(tenant, request).await?;
-        removed += 1;
     }
     memory.learnt(tenant, agent, OWNER);
     worker.workspaces.indexed(tenant, agent, upto).await?;
     debug!(indexed, removed, "notes are indexed");
+    Ok(())
+}
+
+/// Takes a note out of what is found.
+async fn remove(
+    memory: &Memory,
+    tenant: TenantId,
+    agent: AgentId,
+    path: &str,
+) -> anyhow::Result<()> {
+    let request = pb::RemoveDocumentRequest { who: Some(who(agent)), path: path.to_owned() };
+    memory.client.remove_document(tenant, request).await?;
     Ok(())
 }
 
@@ -130,7 +154,8 @@ async fn documents(
     }
 }
 
-/// Indexes a note as it is now; not what is no text, or too large.
+/// Indexes a note as it is now; not what is no text, too large, or refused: such a one keeps no other
+/// note from being indexed.
 async fn put(
     worker: &Worker,
     memory: &Memory,
@@ -145,7 +170,10 @@ async fn put(
     // One that was changed meanwhile has marked the tree again.
     let file = worker.workspaces.read(tenant, agent, &listed.path, Some(listed.revision)).await?;
     let file = file.context("a listed note is not in its revision")?;
-    let Some(text) = file.text() else { return Ok(false) };
+    let Some(text) = file.text().filter(|text| !text.contains('\0')) else {
+        warn!(size = listed.size, "a note is no text, and is not found by a search");
+        return Ok(false);
+    };
     let request = pb::IndexDocumentRequest {
         who: Some(who(agent)),
         path: listed.path.to_string(),
@@ -160,8 +188,15 @@ async fn put(
             retrieved_at: None,
         }),
     };
-    memory.client.index_document(tenant, request).await?;
-    Ok(true)
+    match memory.client.index_document(tenant, request).await {
+        Ok(_) => Ok(true),
+        Err(refused) if refused.kind() == Kind::Invalid => {
+            let error = &refused as &dyn std::error::Error;
+            warn!(error, "a note is refused, and is not found by a search");
+            Ok(false)
+        }
+        Err(refused) => Err(refused.into()),
+    }
 }
 
 /// Notes are the owner's.

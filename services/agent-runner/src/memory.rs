@@ -45,11 +45,19 @@ pub(crate) struct Memory {
     pub(crate) nothing: Mutex<HashMap<Whose, Instant>>,
     /// Until when no turn asks, since the service is away.
     pub(crate) away_until: Mutex<Option<Instant>>,
+    /// Until when no turn of a tenant asks, since it was answered too late or not at all.
+    pub(crate) slow_until: Mutex<HashMap<TenantId, Instant>>,
 }
 
 impl Memory {
     pub(crate) fn new(client: holdfast_grpc::Memory, held: Arc<Held>) -> Self {
-        Self { client, held, nothing: Mutex::default(), away_until: Mutex::default() }
+        Self {
+            client,
+            held,
+            nothing: Mutex::default(),
+            away_until: Mutex::default(),
+            slow_until: Mutex::default(),
+        }
     }
 
     fn person(&self, call: &Call) -> Result<Person, MemoryError> {

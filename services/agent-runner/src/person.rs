@@ -3,7 +3,7 @@
 //! | conversation | whose |
 //! |---|---|
 //! | the owner's own: main, heartbeat, their direct messages | `owner` |
-//! | somebody else's direct messages | `telegram:42`, as their session's key says |
+//! | somebody else's direct messages | `telegram:42`, as their session's key says; with `dm_scope: per-account-channel-peer` `telegram:bot:42` |
 //! | a program's | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
 //! | a group's, a topic's | `group:telegram:-100`: the group's own, told nowhere else |
 //! | a main session in which others write too, a subagent's, a job's | nobody's |
@@ -70,8 +70,12 @@ fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
         (SessionKind::Main | SessionKind::Heartbeat | SessionKind::Dm, _) if is_owner => {
             Some(OWNER.to_owned())
         }
-        (SessionKind::Dm, ["agent", _, "dm", of, peer] | ["agent", _, "dm", of, _, peer]) => {
-            Some(format!("{of}:{peer}"))
+        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => Some(format!("{of}:{peer}")),
+        // One account's 42 is not another's. An account with a colon stays as the key writes it, so
+        // that where it ends is never in doubt.
+        (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
+            let account = account.replace('%', "%25").replace(':', "%3A");
+            Some(format!("{of}:{account}:{peer}"))
         }
         (SessionKind::Api, ["agent", _, "api", name]) => {
             let person = name.split_once('/').map_or(*name, |(person, _)| person);
@@ -103,7 +107,9 @@ mod tests {
             (SessionKind::Heartbeat, owner, "agent:main:heartbeat", Some("owner")),
             (SessionKind::Dm, owner, "agent:main:dm:telegram:7", Some("owner")),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", Some("telegram:42")),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", Some("telegram:42")),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", Some("telegram:bot:42")),
+            (SessionKind::Dm, others, "agent:main:dm:hook:shop%3Aa:1", Some("hook:shop%3Aa:1")),
+            (SessionKind::Dm, others, "agent:main:dm:hook:shop:a%3A1", Some("hook:shop:a:1")),
             (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", Some("any:a:b")),
             (SessionKind::Api, others, "agent:main:api:anna", Some("api:anna")),
             (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),

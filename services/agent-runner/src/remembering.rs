@@ -3,7 +3,8 @@
 //! It is asked for once a message is heard, beside all else that comes before the model is asked,
 //! and waited for no longer than `runner.memory.recall_timeout`. Of whom nothing is remembered is
 //! known for some seconds, so that an agent without memories asks seldom; a service that is away is
-//! not asked for some seconds either. Whatever goes wrong, the turn goes on without.
+//! not asked for some seconds either, and one that is slow for a tenant not for that one. Whatever goes
+//! wrong, the turn goes on without.
 
 use std::{
     sync::Arc,
@@ -32,10 +33,11 @@ use crate::{
 /// once, what others keep after so long.
 const NOTHING: Duration = Duration::from_secs(10);
 
-/// For how long a service that is away, or slow, is not asked.
+/// For how long a service is not asked that is away, or for one tenant slow.
 const AWAY: Duration = Duration::from_secs(5);
 
-/// The most of whom it is known that nothing is remembered; beyond them all are asked again.
+/// The most of whom it is known that nothing is remembered, and the most tenants for whom it is slow;
+/// beyond them all are asked again.
 const MOST_NOTHING: usize = 20_000;
 
 /// How much of what was said is looked for, in bytes.
@@ -141,12 +143,23 @@ impl Asking {
 impl Memory {
     fn is_worth_asking(&self, asking: &Asking) -> bool {
         let now = Instant::now();
-        if lock(&self.away_until).is_some_and(|until| now < until) {
+        if lock(&self.away_until).is_some_and(|until| now < until)
+            || lock(&self.slow_until).get(&asking.tenant).is_some_and(|until| now < *until)
+        {
             return false;
         }
         let nothing = lock(&self.nothing);
         let asked = nothing.get(&(asking.tenant, asking.agent, asking.user()));
         asked.is_none_or(|asked| now.duration_since(*asked) >= NOTHING)
+    }
+
+    /// Has a tenant not ask for a while: what it has may be much, and others' is not slow for it.
+    fn spare(&self, tenant: TenantId) {
+        let mut slow = lock(&self.slow_until);
+        if slow.len() >= MOST_NOTHING {
+            slow.clear();
+        }
+        slow.insert(tenant, Instant::now() + AWAY);
     }
 
     /// What fits; nothing if it is not found in time.
@@ -168,28 +181,31 @@ impl Memory {
             ..pb::SearchRequest::default()
         };
         let began = Instant::now();
-        let answer = timeout(limit, self.client.search(asking.tenant, request)).await;
+        let asked = self.client.search_within(asking.tenant, request, limit);
+        let answer = timeout(limit, asked).await;
+        let is_late = began.elapsed() >= limit;
         let outcome = match &answer {
             Ok(Ok(_)) => "ok",
-            Ok(Err(_)) => "failed",
-            Err(_) => "late",
+            Ok(Err(_)) if !is_late => "failed",
+            Ok(Err(_)) | Err(_) => "late",
         };
         metrics::histogram!("holdfast_runner_recall_duration_seconds", "outcome" => outcome)
             .record(began.elapsed().as_secs_f64());
         let hits = match answer {
             Ok(Ok(answer)) => answer.hits,
-            Ok(Err(refused)) => {
+            Ok(Err(refused)) if !is_late => {
                 if refused.kind() == Kind::Unavailable {
                     debug!("nothing is remembered: the memory service is away");
+                    *lock(&self.away_until) = Some(Instant::now() + AWAY);
                 } else {
                     warn!(error = &refused as &dyn std::error::Error, "nothing is remembered");
+                    self.spare(asking.tenant);
                 }
-                *lock(&self.away_until) = Some(Instant::now() + AWAY);
                 return Vec::new();
             }
-            Err(_) => {
+            Ok(Err(_)) | Err(_) => {
                 debug!("nothing is remembered: the memory service is slow");
-                *lock(&self.away_until) = Some(Instant::now() + AWAY);
+                self.spare(asking.tenant);
                 return Vec::new();
             }
         };

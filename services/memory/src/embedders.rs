@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use holdfast_embed::{Embedder, Error as EmbedError, Hashed, OpenAi, OpenAiConfig, Purpose};
 use secrecy::ExposeSecret as _;
 use tokio::time::timeout;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::{Embedding, Engine};
 
@@ -49,17 +49,27 @@ impl Embedders {
     }
 }
 
-/// The vector of a question; `None` if there is none to be had in time.
-pub async fn question(embedder: &dyn Embedder, text: &str) -> Option<Vec<f32>> {
+/// For how long a question may wait of which who asks waits for so long: what is left is for the words.
+pub fn patience(given: Option<Duration>) -> Duration {
+    given.map_or(QUESTION, |given| QUESTION.min(given * 2 / 3))
+}
+
+/// The vector of a question; `None` if there is none to be had within `limit`.
+pub async fn question(embedder: &dyn Embedder, text: &str, limit: Duration) -> Option<Vec<f32>> {
     let texts = [text.to_owned()];
-    match timeout(QUESTION, embedder.embed(&texts, Purpose::Question)).await {
+    match timeout(limit, embedder.embed(&texts, Purpose::Question)).await {
         Ok(Ok(mut vectors)) => vectors.pop(),
         Ok(Err(error)) => {
             warn!(error = &error as &dyn std::error::Error, "a question is answered by its words");
             None
         }
+        // Who asks may have little time, and always so.
+        Err(_) if limit < QUESTION => {
+            debug!(after = ?limit, "the embedder is slow, a question is answered by its words");
+            None
+        }
         Err(_) => {
-            warn!(after = ?QUESTION, "the embedder is slow, a question is answered by its words");
+            warn!(after = ?limit, "the embedder is slow, a question is answered by its words");
             None
         }
     }
@@ -113,7 +123,45 @@ async fn local(_: &Embedding) -> Result<Arc<dyn Embedder>, EmbedError> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
+    use tokio::time::Instant;
+
     use super::*;
+
+    /// An embedder that is never done.
+    #[derive(Debug)]
+    struct Slow;
+
+    impl Embedder for Slow {
+        fn model(&self) -> &str {
+            "slow"
+        }
+
+        fn dimension(&self) -> usize {
+            3
+        }
+
+        fn embed<'a>(
+            &'a self,
+            _: &'a [String],
+            _: Purpose,
+        ) -> Pin<Box<dyn Future<Output = Result<Vec<Vec<f32>>, EmbedError>> + Send + 'a>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_waits_for_its_meaning_no_longer_than_who_asks_can() {
+        for (given, expected) in [(Some(150), 100), (Some(60_000), 3_000), (None, 3_000)] {
+            let limit = patience(given.map(Duration::from_millis));
+            let began = Instant::now();
+
+            assert_eq!(question(&Slow, "cat", limit).await, None);
+
+            assert_eq!(began.elapsed().as_millis(), expected, "{given:?}");
+        }
+    }
 
     #[tokio::test]
     async fn auto_works_without_any_file() {

@@ -1,4 +1,5 @@
-//! Erases what is held of sessions and agents that were deleted.
+//! Erases what is held of sessions and agents that were deleted, and what came late of what people had
+//! erased.
 //!
 //! Who deletes one leaves a row in the same transaction (`memory.forget_later`), so that it is
 //! found here however long this service was away. What went and what is left is counted in the
@@ -6,7 +7,8 @@
 //!
 //! **What can go wrong.** A turn, or a model that is asked what is worth remembering, is under way
 //! when its session is deleted, and has something kept afterwards. So it is looked a second time,
-//! [`LATE`] after the first: whoever keeps something has given up by then.
+//! [`LATE`] after the first: whoever keeps something has given up by then. So it is with what people
+//! had erased of a session or a person, who go on: of them only what was said before goes then.
 
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use crate::{
     store::{
         erasures::{self, Erasure, Rows},
         forget::{self, Count, Erase},
+        late,
     },
     who::ALL_AGENTS,
 };
@@ -32,7 +35,7 @@ use crate::{
 const LOOK: Duration = Duration::from_secs(2);
 
 /// When it is looked again for what was kept late.
-const LATE: Duration = Duration::from_secs(15 * 60);
+pub const LATE: Duration = Duration::from_secs(15 * 60);
 
 /// How often it is looked.
 const PASSES: i32 = 2;
@@ -101,7 +104,10 @@ impl Eraser {
             tx.finish_reading();
             return Ok(());
         };
-        let (erased, left) = forget::erase(&mut tx, &what(&erasure)?).await?;
+        let (erased, left) = match late::until(&mut tx, id).await? {
+            None => forget::erase(&mut tx, &what(&erasure)?).await?,
+            Some(until) => late::erase(&mut tx, (&erasure.what, &erasure.subject), until).await?,
+        };
         let is_last = erasure.passes + 1 >= PASSES;
         let again = (!is_last).then_some(LATE.as_secs_f64());
         let gone: i64 = erased.iter().map(|(_, rows)| rows).sum();
@@ -135,7 +141,8 @@ fn what(erasure: &Erasure) -> Result<Erase, Error> {
     }
 }
 
-fn added(mut rows: Rows, counts: &[Count]) -> Rows {
+/// Rows by table, and those that came since.
+pub fn added(mut rows: Rows, counts: &[Count]) -> Rows {
     for (what, count) in counts {
         *rows.entry((*what).to_owned()).or_default() += count;
     }

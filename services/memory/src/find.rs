@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use holdfast_pg::Pools;
@@ -45,6 +45,8 @@ pub struct Wanted {
     pub half_life_days: f64,
     /// How much an answer is held back for repeating a better one.
     pub diversity: Option<f64>,
+    /// How long who asks waits, if they say so.
+    pub within: Option<Duration>,
 }
 
 /// What was found, best first.
@@ -98,7 +100,8 @@ impl Finder {
             // Where its model is not here, by the one that everything is being embedded anew by.
             Some(space) => {
                 let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
-                embedders::question(embedder.as_ref(), &question.meaning)
+                let limit = embedders::patience(wanted.within).saturating_sub(began.elapsed());
+                embedders::question(embedder.as_ref(), &question.meaning, limit)
                     .await
                     .map(|vector| (embedder.model().to_owned(), vector))
             }

@@ -8,6 +8,7 @@ pub mod documents;
 pub mod erasures;
 pub mod forget;
 pub mod items;
+pub mod late;
 pub mod queue;
 pub mod search;
 pub mod spaces;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use holdfast_agent::memory::EXTRACTOR;
-use holdfast_directory::Actor;
+use holdfast_directory::{Actor, Budget};
 use holdfast_grpc::{Memory, Mesh, Signer};
 use holdfast_llm::Scripted;
 use holdfast_proto::memory::v1 as pb;
@@ -88,6 +88,37 @@ async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Re
     assert!(first >= Duration::from_secs(10), "it was not asked at all: {first:?}");
     let later = begun.elapsed() - first;
     assert!(later < Duration::from_secs(10), "it was asked again: {later:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let limit = Duration::from_secs(2);
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let mut config = world.config();
+    config.mesh.secret = MESH.into();
+    config.mesh.memory_url = format!("http://{}", silent.local_addr()?);
+    config.runner.memory.recall_timeout = limit;
+    let _runner = world.runner_with(config, |app| app).await?;
+    let (other, _) = world.directory.create_tenant(Actor::Operator, "other").await?;
+    let theirs = world.directory.default_agent(other.id).await?;
+    let key = SessionKey::api(&theirs.name, "anna")?;
+    let foreign = NewMessage { key, agent: theirs.id, ..world.message("anna", "hello") };
+
+    world.ask("a", "hello").await?;
+    let begun = std::time::Instant::now();
+    let foreign = world.sessions.ingest(other.id, foreign).await?;
+    world.bus.wake_run(0);
+    world
+        .until("the other tenant is answered", async || {
+            let answer = world.sessions.answer(other.id, foreign.message).await;
+            answer.is_ok_and(|answer| answer.outcome.is_some())
+        })
+        .await?;
+
+    assert!(begun.elapsed() >= limit, "it was not asked: {:?}", begun.elapsed());
     Ok(())
 }
 
@@ -283,6 +314,48 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
 }
 
 #[tokio::test]
+async fn a_note_that_is_no_text_keeps_no_other_back_and_what_it_said_before_is_taken_out()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let memory = world.memory().await?;
+    let mut config = world.config_with(&memory);
+    config.runner.relay = Duration::from_millis(100);
+    let _runner = world.runner_with(config, |app| app).await?;
+    let by = holdfast_workspace::By::author("test", "noting");
+    let write = async |notes: &[(&str, &[u8])]| {
+        let edits = notes.iter().map(|(path, content)| {
+            let (path, content) = (path.parse()?, content.to_vec());
+            let base = holdfast_workspace::Base::Any;
+            anyhow::Ok(holdfast_workspace::Edit::Put { path, content, base })
+        });
+        let edits = edits.collect::<anyhow::Result<Vec<_>>>()?;
+        anyhow::Ok(world.workspaces.commit(world.tenant, world.agent.id, &by, edits).await?)
+    };
+    let indexed = async |paths: &[&str]| {
+        let sql = "select path from memory.documents order by path";
+        let is = async || world.texts(sql).await.is_ok_and(|found| found == paths);
+        world.until("the notes are indexed", is).await
+    };
+
+    write(&[("memory/a.md", b"The pin is 1234."), ("memory/b.md", b"tea"), ("memory/d.md", b"x")])
+        .await?;
+    indexed(&["memory/a.md", "memory/b.md", "memory/d.md"]).await?;
+    let delete = holdfast_workspace::Edit::Delete {
+        path: "memory/d.md".parse()?,
+        base: holdfast_workspace::Base::Any,
+    };
+    world.workspaces.commit(world.tenant, world.agent.id, &by, vec![delete]).await?;
+    // As an encrypted one; then one with a NUL, which is good UTF-8 and no text; then another.
+    write(&[("memory/a.md", b"\xff\xfe\x01"), ("memory/b.md", b"a\0b"), ("memory/c.md", b"c")])
+        .await?;
+
+    indexed(&["memory/c.md"]).await?;
+    let open = "select count(*) from workspace.trees where noted > indexed";
+    world.until("all is indexed", async || world.number(open).await.is_ok_and(|n| n == 0)).await?;
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() -> anyhow::Result<()>
 {
     let world = World::start().await?;
@@ -387,6 +460,163 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert_eq!(world.number(written).await?, rows);
+    Ok(())
+}
+
+/// Stretches of conversations that were given back, for so many minutes at least.
+async fn put_off(world: &World, minutes: u32) -> anyhow::Result<()> {
+    let sql = format!(
+        "select count(*) from session.extractions
+         where pending is not null and lease_until > now() + interval '{minutes} minutes'"
+    );
+    let is = async || world.number(&sql).await.is_ok_and(|found| found == 1);
+    world.until("a conversation is put off", is).await
+}
+
+/// As if the time had come for what was put off.
+async fn again(world: &World) -> anyhow::Result<()> {
+    let sql = "update session.extractions set lease_until = now() - interval '1 second'";
+    assert_eq!(world.admin(sql).await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_memory_that_is_long_away_loses_nothing_and_no_model_is_paid_meanwhile()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&asked);
+    let model =
+        Arc::new(Scripted::answering(move |request| Ok(extracting(&counted, &request.chat))));
+    let memory = world.memory().await?;
+    let mut config = world.config_with(&memory);
+    config.runner.memory.extractions = 1;
+    config.runner.memory.extract_after = Duration::from_millis(300);
+    let mut away = config.clone();
+    away.mesh.memory_url = "http://127.0.0.1:1".into();
+    let shared = Arc::clone(&model);
+    let first = world.runner_with(away, |app| app.with_demo(shared)).await?;
+
+    world.ask("anna", "my cat is called Tom").await?;
+    // More often than what fails by itself is tried.
+    for _ in 0..=holdfast_session::MOST_TRIES + 2 {
+        put_off(&world, 10).await?;
+        again(&world).await?;
+    }
+    put_off(&world, 10).await?;
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    first.stop().await?;
+    again(&world).await?;
+    let _second = world.runner_with(config, |app| app.with_demo(model)).await?;
+
+    let client = client(&memory)?;
+    world
+        .until("it is remembered", async || {
+            remembered(&client, world.tenant).await.is_ok_and(|all| all.len() == 2)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn a_budget_that_is_spent_puts_off_what_is_to_be_remembered() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let asked = AtomicUsize::new(0);
+    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let memory = world.memory().await?;
+    let mut config = world.config_with(&memory);
+    let runner = async |config: &agent_runner::Config| {
+        let shared = Arc::clone(&model);
+        world.runner_with(config.clone(), |app| app.with_demo(shared)).await
+    };
+    let tokens = async |tokens: u64| {
+        world.sessions.open_budget(world.tenant, None).await?;
+        let budget = Budget { agent: None, tokens: Some(tokens), micros: None };
+        anyhow::Ok(world.directory.put_budget(world.tenant, Actor::Operator, &budget).await?)
+    };
+
+    let first = runner(&config).await?;
+    world.ask("anna", "my cat is called Tom").await?;
+    first.stop().await?;
+    tokens(1).await?;
+    config.runner.memory.extractions = 1;
+    config.runner.memory.extract_after = Duration::from_millis(300);
+    let second = runner(&config).await?;
+    put_off(&world, 30).await?;
+    second.stop().await?;
+    let client = client(&memory)?;
+    assert_eq!(remembered(&client, world.tenant).await?, Vec::<String>::new());
+
+    tokens(1_000_000).await?;
+    again(&world).await?;
+    let _third = runner(&config).await?;
+    world
+        .until("it is remembered", async || {
+            remembered(&client, world.tenant).await.is_ok_and(|all| all.len() == 2)
+        })
+        .await
+}
+
+#[tokio::test]
+async fn what_is_more_than_the_model_reads_at_once_is_looked_through_in_parts() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let asked = AtomicUsize::new(0);
+    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let memory = world.memory().await?;
+    let mut config = world.config_with(&memory);
+    let shared = Arc::clone(&model);
+    let first = world.runner_with(config.clone(), |app| app.with_demo(shared)).await?;
+    world.ask("anna", "my cat is called Tom").await?;
+    for _ in 0..3 {
+        world.ask("anna", &"tell me more ".repeat(300)).await?;
+    }
+    first.stop().await?;
+
+    config.runner.context_tokens = 6_000;
+    config.runner.memory.extractions = 1;
+    config.runner.memory.extract_after = Duration::from_millis(300);
+    let _second = world.runner_with(config, |app| app.with_demo(model)).await?;
+
+    let all = "select count(*) from session.extractions x
+               join session.session_lease l using (tenant_id, session_id)
+               where x.pending is null and x.upto = l.next_entry - 1";
+    world.until("all was read", async || world.number(all).await.is_ok_and(|n| n == 1)).await?;
+    assert_eq!(remembered(&client(&memory)?, world.tenant).await?.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_said_before_a_person_was_erased_is_not_remembered_afterwards()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let asked = AtomicUsize::new(0);
+    let model = Arc::new(Scripted::answering(move |request| Ok(extracting(&asked, &request.chat))));
+    let memory = world.memory().await?;
+    let mut config = world.config_with(&memory);
+    let shared = Arc::clone(&model);
+    let first = world.runner_with(config.clone(), |app| app.with_demo(shared)).await?;
+    let client = client(&memory)?;
+    for name in ["anna", "ben"] {
+        world.ask(name, "my cat is called Tom").await?;
+    }
+
+    let who = pb::Who { everything: true, ..pb::Who::default() };
+    let what = Some(pb::forget_request::What::User("api:anna".to_owned()));
+    client.forget(world.tenant, pb::ForgetRequest { who: Some(who), what }).await?;
+    world.ask("anna", "hello again").await?;
+    first.stop().await?;
+    config.runner.memory.extractions = 1;
+    config.runner.memory.extract_after = Duration::from_millis(300);
+    let _second = world.runner_with(config, |app| app.with_demo(model)).await?;
+
+    let all = "select count(*) from session.extractions where pending is null";
+    world.until("all was read", async || world.number(all).await.is_ok_and(|n| n == 2)).await?;
+    let kept = remembered(&client, world.tenant).await?;
+    assert!(kept.len() == 2 && kept.iter().all(|one| one.starts_with("api:ben")), "{kept:?}");
     Ok(())
 }
 

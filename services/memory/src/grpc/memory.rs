@@ -6,6 +6,7 @@ use tonic::{Request, Response, Status};
 use super::{Door, convert, of_mesh, put, search, told};
 use crate::{
     Error,
+    find::Wanted,
     given::{self, told_id},
     keep::What,
     store::{
@@ -146,9 +147,11 @@ impl Memory for Door {
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> Answer<pb::SearchResponse> {
+        let within = holdfast_grpc::deadline::given(request.metadata());
         let (tenant, request) = of_mesh(request)?;
         let who = Who::read(request.who.clone()).map_err(told)?;
         let wanted = search::wanted(request, self.half_life_days).map_err(told)?;
+        let wanted = Wanted { within, ..wanted };
         let found = self.finder.find(tenant, &who, &wanted).await.map_err(told)?;
         Ok(Response::new(search::answer(found)))
     }

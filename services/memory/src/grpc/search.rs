@@ -34,7 +34,7 @@ pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted,
         _ => return Err(Error::field("half_life_days", "is no number of days")),
     };
     let narrow = Some(narrow(filter)?).filter(|narrow| *narrow != Narrow::default());
-    Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity })
+    Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity, within: None })
 }
 
 fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {

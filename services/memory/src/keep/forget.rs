@@ -6,10 +6,11 @@ use uuid::Uuid;
 use super::Keeper;
 use crate::{
     Error,
+    eraser::{LATE, added},
     store::{
-        erasures::{self, Looked},
+        erasures::{self, Looked, Rows},
         forget::{self, Count, Erase},
-        items,
+        items, late,
     },
     who::Who,
 };
@@ -63,12 +64,22 @@ impl Keeper {
             }
         };
         let (erased, left) = forget::erase(&mut tx, &erase).await?;
+        let whole = match &erase {
+            Erase::Session(session, None) => Some(("session", session)),
+            Erase::User(user) => Some(("user", user)),
+            Erase::Session(_, Some(_)) | Erase::Item(_) | Erase::Agent(_) => None,
+        };
+        if let Some((what, subject)) = whole {
+            let rows = (&added(Rows::new(), &erased), &added(Rows::new(), &left));
+            late::erased_by_hand(&mut tx, (what, subject), rows, LATE.as_secs_f64()).await?;
+        }
         tx.commit().await?;
         self.views.forget(tenant);
         Ok(Forgotten { erased, left })
     }
 
-    /// What was erased of sessions and agents that were deleted, for who sees everything.
+    /// What was erased of sessions and agents that were deleted, and of whom people had erased, for who
+    /// sees everything.
     pub async fn erasures(
         &self,
         tenant: TenantId,

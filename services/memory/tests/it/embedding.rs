@@ -3,10 +3,14 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_testkit::Process;
 use memory::{Embedding, Engine};
-use tokio::time::{Instant, sleep};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep},
+};
 
 use crate::world::{Person, World, from};
 
@@ -47,6 +51,46 @@ async fn recall(person: &Person, exact: &Person) -> anyhow::Result<f64> {
         same += wanted.hits.iter().filter(is_found).count();
     }
     Ok(f64::from(u32::try_from(same)?) / f64::from(u32::try_from(all)?))
+}
+
+#[tokio::test]
+async fn a_question_that_has_little_time_is_answered_by_words_while_the_embedder_is_slow()
+-> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    ann.tell("my keys are in the hall").await?;
+    ann.embedded().await?;
+    served.stop().await?;
+    // It takes connections and says nothing.
+    let silent = TcpListener::bind("127.0.0.1:0").await?;
+    let mut config = world.config.clone();
+    config.memory.embedding = Embedding {
+        engine: Engine::OpenAi,
+        base_url: format!("http://{}/v1", silent.local_addr()?),
+        model: "slow".to_owned(),
+        dimension: 8,
+        ..Embedding::default()
+    };
+    let served = world.serve_with(config).await?;
+
+    // Less than the embedder is waited for by who has time. The machine may be slow, not always.
+    let limit = Duration::from_millis(2_900);
+    let mut answer = None;
+    for _ in 0..20 {
+        let request = pb::SearchRequest {
+            who: ann.me(),
+            query: "where are my keys?".to_owned(),
+            ..pb::SearchRequest::default()
+        };
+        answer = served.memory.search_within(ann.tenant, request, limit).await.ok();
+        if answer.is_some() {
+            break;
+        }
+    }
+
+    let answer = answer.context("it was late each time")?;
+    assert_eq!((answer.hits.len(), answer.how.as_str()), (1, ""), "{answer:?}");
+    Ok(())
 }
 
 #[tokio::test]

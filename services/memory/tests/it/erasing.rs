@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::bail;
-use holdfast_proto::memory::v1 as pb;
+use holdfast_proto::memory::v1::{self as pb, forget_request::What};
 use holdfast_types::TenantId;
+use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::types::Json;
 use tokio::time::{Instant, sleep};
@@ -114,6 +115,74 @@ async fn what_is_kept_late_of_a_deleted_session_goes_too() -> anyhow::Result<()>
     assert!(is_done && is_nothing(&left), "{left}");
     assert_eq!(erased["items"], 2);
     assert!(ann.found("cat").await?.is_empty());
+    Ok(())
+}
+
+async fn due_now(world: &World, tenant: TenantId) -> anyhow::Result<()> {
+    let mut tx = world.pools()?.tenant(tenant).await?;
+    let sql = "update memory.erasures set due_at = now()";
+    sqlx::query(sql).execute(tx.conn()).await?;
+    Ok(tx.commit().await?)
+}
+
+#[tokio::test]
+async fn what_is_kept_late_of_a_person_who_was_erased_goes_and_what_is_said_since_stays()
+-> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    let bo = ann.as_user("bo");
+    let before = prost_types::Timestamp { seconds: Timestamp::now().as_second(), nanos: 0 };
+    ann.tell("the cat sleeps").await?;
+    let what = Some(What::User("ann".into()));
+    let forget = pb::ForgetRequest { who: ann.as_admin().me(), what };
+    ann.memory.forget(ann.tenant, forget.clone()).await?;
+    let (erased, _, is_done) = looked(&world, ann.tenant, 1).await?;
+    assert!(!is_done && erased["items"] == 1, "{erased}");
+
+    // A model was being asked meanwhile.
+    for person in [&ann, &bo] {
+        person.put(vec![pb::NewItem { at: Some(before), ..fact("the cat was fat") }]).await?;
+    }
+    ann.tell("the cat wakes").await?;
+    due_now(&world, ann.tenant).await?;
+    let (erased, left, is_done) = looked(&world, ann.tenant, 2).await?;
+
+    assert!(is_done && is_nothing(&left), "{left}");
+    assert_eq!(erased["items"], 2);
+    assert_eq!(ann.found("cat").await?, ["the cat wakes"]);
+    assert_eq!(bo.found("cat").await?, ["the cat was fat"]);
+    // Once more is once more.
+    ann.memory.forget(ann.tenant, forget).await?;
+    let (.., is_done) = looked(&world, ann.tenant, 1).await?;
+    assert!(!is_done);
+    assert!(ann.found("cat").await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_session_that_was_erased_and_then_deleted_is_forgotten_whole() -> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    tell_in(&ann, "ses_1", "the cat sleeps").await?;
+    let what = Some(What::Session("ses_1".into()));
+    let forget = pb::ForgetRequest { who: ann.as_admin().me(), what };
+    ann.memory.forget(ann.tenant, forget).await?;
+    due_now(&world, ann.tenant).await?;
+    looked(&world, ann.tenant, 2).await?;
+
+    tell_in(&ann, "ses_1", "the cat wakes").await?;
+    deleted(&world, ann.tenant, "session", "ses_1").await?;
+    until_forgotten(&ann).await
+}
+
+async fn until_forgotten(person: &Person) -> anyhow::Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !person.found("cat").await?.is_empty() {
+        if Instant::now() > until {
+            bail!("it is still there");
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
     Ok(())
 }
 
