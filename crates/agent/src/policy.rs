@@ -61,7 +61,7 @@ pub use fingerprint::Fingerprint;
 pub use group::{GROUPS, Group};
 pub use layer::{FIXED_RULES, Layer};
 pub use name::{ALIASES, Alias, COMPANIONS, Family, NATIVE, canonical, shown};
-pub use people::{Who, audience};
+pub use people::{Who, are_owners, audience};
 pub use profile::Profile;
 pub use settings::{ChatRule, Policy, Settings};
 pub use subject::{Hosting, LocalTime, SandboxMode, Subject, Weekday};

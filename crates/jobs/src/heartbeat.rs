@@ -52,8 +52,10 @@ pub struct HeartbeatMark {
 pub struct Beating {
     /// Its firing.
     pub firing: FiringRef,
-    /// When it was delivered.
-    pub since: Timestamp,
+    /// How long ago it was delivered, by the database's clock: the replica's may be any.
+    pub took: Duration,
+    /// The database's time.
+    pub now: Timestamp,
 }
 
 /// What came of a heartbeat, to be noted.
@@ -93,7 +95,6 @@ impl Jobs {
     /// # Errors
     ///
     /// [`Error::Changed`] if somebody else changed it at the same moment: look again.
-    /// [`Error::TooMany`] if the tenant has too many jobs.
     pub async fn keep_heartbeat(
         &self,
         tenant: TenantId,
@@ -248,18 +249,21 @@ impl Jobs {
     /// If the database does not answer.
     pub async fn beating(&self, limit: u32) -> Result<Vec<Beating>, Error> {
         const SQL: &str = "
-            select f.tenant_id, f.job_id, f.slot, f.delivered_at
+            select f.tenant_id, f.job_id, f.slot,
+                   extract(epoch from clock_timestamp() - f.delivered_at)::float8,
+                   clock_timestamp()
             from schedule.firings f
             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
             where f.state = 'delivered' and j.kind = 'heartbeat'
             order by f.delivered_at limit $1";
 
         let mut once = self.pools.once().await?;
-        let rows: Vec<(Uuid, Uuid, String, jiff_sqlx::Timestamp)> =
+        let rows: Vec<BeatingRow> =
             sqlx::query_as(SQL).bind(i64::from(limit)).fetch_all(once.conn()).await?;
         once.done();
-        let beating = |(tenant, job, slot, since): (_, _, String, jiff_sqlx::Timestamp)| {
-            Ok(Beating { firing: firing_ref(tenant, job, &slot)?, since: since.to_jiff() })
+        let beating = |(tenant, job, slot, took, now): BeatingRow| {
+            let took = Duration::try_from_secs_f64(took).unwrap_or_default();
+            Ok(Beating { firing: firing_ref(tenant, job, &slot)?, took, now: now.to_jiff() })
         };
         rows.into_iter().map(beating).collect()
     }
@@ -382,6 +386,8 @@ fn read<T: DeserializeOwned>(word: &str) -> Result<T, Error> {
         word.into_deserializer();
     T::deserialize(word).map_err(|_| Error::Corrupt("heartbeat"))
 }
+
+type BeatingRow = (Uuid, Uuid, String, f64, jiff_sqlx::Timestamp);
 
 type LineRow = (
     i64,

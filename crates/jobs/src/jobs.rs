@@ -14,7 +14,7 @@ pub const HANDOVER: Duration = Duration::from_secs(30);
 /// How many jobs there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In a tenant, those that are done included.
+    /// In a tenant, those that are done and heartbeats left out.
     pub tenant: i64,
     /// Of a user, those that are done left out.
     pub owner: i64,

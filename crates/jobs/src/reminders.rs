@@ -68,7 +68,10 @@ impl Unset {
     /// Whether there are as many as there may be.
     #[must_use]
     pub const fn is_full(&self) -> bool {
-        matches!(self, Self::Refused(Refused::TooMany { .. } | Refused::Unanswered { .. }))
+        matches!(
+            self,
+            Self::Refused(Refused::TooMany { .. } | Refused::NoRoom | Refused::Unanswered { .. })
+        )
     }
 }
 
@@ -130,9 +133,10 @@ impl Jobs {
         let new = NewJob { delete_after_run: false, ..new };
         match self.add(tenant, new).await {
             Ok(added) => read(added.into_job()).map(Ok),
-            Err(Error::TooMany { .. }) => {
-                Ok(Err(Refused::TooMany { most: limits.most_active }.into()))
+            Err(Error::TooMany { what: "reminders", limit, .. }) => {
+                Ok(Err(Refused::TooMany { most: usize::try_from(limit).unwrap_or(0) }.into()))
             }
+            Err(Error::TooMany { .. }) => Ok(Err(Refused::NoRoom.into())),
             Err(error) => Err(error),
         }
     }

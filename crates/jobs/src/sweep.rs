@@ -30,6 +30,9 @@ pub struct Swept {
     pub ended: u64,
 }
 
+/// How many jobs are forgotten in one statement.
+const FORGOTTEN: i64 = 1_000;
+
 impl Jobs {
     /// Hands out up to `limit` firings that nobody has: those whose holder was not heard of again,
     /// those that were asked for by hand, those whose turn has come. Ends what takes too long.
@@ -125,7 +128,8 @@ impl Jobs {
         rows.into_iter().map(firing).collect()
     }
 
-    /// Forgets jobs that have been done for longer than this, and says how many.
+    /// Forgets jobs that have been done for longer than this, and says how many: all of them, a
+    /// thousand at a time.
     ///
     /// # Errors
     ///
@@ -135,7 +139,7 @@ impl Jobs {
             with old as (
                 select tenant_id, job_id from schedule.jobs
                 where state = 'done' and updated_at < now() - $1 * interval '1 second'
-                order by updated_at limit 1000 for update skip locked),
+                order by updated_at limit $2 for update skip locked),
             firings as (
                 delete from schedule.firings t using old k
                 where t.job_id = k.job_id and t.tenant_id = k.tenant_id),
@@ -145,10 +149,20 @@ impl Jobs {
             delete from schedule.jobs t using old k
             where t.job_id = k.job_id and t.tenant_id = k.tenant_id";
 
-        let mut once = self.pools.once().await?;
-        let gone =
-            sqlx::query(SQL).bind(older.as_secs_f64()).execute(once.conn()).await?.rows_affected();
-        once.done();
-        Ok(gone)
+        let mut all = 0;
+        loop {
+            let mut once = self.pools.once().await?;
+            let gone = sqlx::query(SQL)
+                .bind(older.as_secs_f64())
+                .bind(FORGOTTEN)
+                .execute(once.conn())
+                .await?
+                .rows_affected();
+            once.done();
+            all += gone;
+            if gone < FORGOTTEN.unsigned_abs() {
+                return Ok(all);
+            }
+        }
     }
 }

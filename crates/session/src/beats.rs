@@ -1,11 +1,14 @@
 //! What is asked of sessions by whoever speaks to them at its own time: heartbeats, and jobs.
 
 use holdfast_types::{
-    AgentId, Heartbeat, MessageId, RunId, SessionId, SessionKey, Target, TenantId,
+    AgentId, Author, Heartbeat, MessageId, RunId, SessionId, SessionKey, Target, TenantId,
 };
-use sqlx::types::Json;
+use sqlx::types::{Json, Uuid};
 
 use crate::{Error, Sessions};
+
+/// The senders of how many messages tell whose a direct conversation is.
+const SPEAKERS_READ: i64 = 50;
 
 /// A conversation that was held on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +17,8 @@ pub struct Place {
     pub key: SessionKey,
     /// Where it was last spoken to.
     pub target: Target,
+    /// Whoever sent its last messages, if it is a direct one.
+    pub speakers: Vec<Author>,
 }
 
 /// How far something is that a turn sends.
@@ -54,11 +59,12 @@ impl Sessions {
         Ok(busy)
     }
 
-    /// Where an agent was last spoken to on a channel by whom it works for (C-48): in its main
-    /// session; if never there, in the one direct conversation that it has.
+    /// Where an agent was last spoken to on a channel (C-48): in its main session; if never there, in
+    /// the one direct conversation that it has.
     ///
     /// With several people's, nobody can say whose words are meant for whom: it is `None` then, as
-    /// it is for groups.
+    /// it is for groups. Whether the only one is with whom the agent works for is for the caller to
+    /// say, by who [speaks](Place::speakers) there: the first stranger has it, too.
     ///
     /// # Errors
     ///
@@ -69,22 +75,47 @@ impl Sessions {
         agent: AgentId,
     ) -> Result<Option<Place>, Error> {
         const SQL: &str = "
-            select kind, key, last_target from session.sessions
-            where agent_id = $2 and tenant_id = $1 and kind in ('main', 'dm')
-              and last_target is not null
-            order by kind = 'main' desc, updated_at desc limit 2";
+            (select session_id, kind, key, last_target from session.sessions
+             where agent_id = $2 and tenant_id = $1 and kind = 'main' and last_target is not null
+             order by updated_at desc limit 1)
+            union all
+            (select session_id, kind, key, last_target from session.sessions
+             where agent_id = $2 and tenant_id = $1 and kind = 'dm' and last_target is not null
+             limit 2)";
+        const SPEAKERS: &str = "
+            select body->'body'->'author' from session.entries
+            where tenant_id = $1 and session_id = $2 and kind = 'heard'
+              and body->'body'->'author' is not null
+              and body->'body'->>'silent' is distinct from 'true'
+            order by seq desc limit $3";
 
         let mut tx = self.pools.tenant(tenant).await?;
-        let rows: Vec<(String, String, Json<Target>)> = sqlx::query_as(SQL)
+        let rows: Vec<(Uuid, String, String, Json<Target>)> = sqlx::query_as(SQL)
             .bind(tenant.as_uuid())
             .bind(agent.as_uuid())
             .fetch_all(tx.conn())
             .await?;
-        tx.finish_reading();
         let is_alone = rows.len() == 1;
-        let found = rows.into_iter().next().filter(|(kind, ..)| kind == "main" || is_alone);
-        Ok(found.and_then(|(_, key, target)| {
-            Some(Place { key: key.parse().ok()?, target: Target { reply_to: None, ..target.0 } })
+        let first = rows.into_iter().next().filter(|(_, kind, ..)| kind == "main" || is_alone);
+        let Some((session, kind, key, target)) = first else {
+            tx.finish_reading();
+            return Ok(None);
+        };
+        let mut speakers: Vec<Json<Author>> = Vec::new();
+        if kind != "main" {
+            speakers = sqlx::query_scalar(SPEAKERS)
+                .bind(tenant.as_uuid())
+                .bind(session)
+                .bind(SPEAKERS_READ)
+                .fetch_all(tx.conn())
+                .await?;
+        }
+        tx.finish_reading();
+        let Ok(key) = key.parse() else { return Ok(None) };
+        Ok(Some(Place {
+            key,
+            target: Target { reply_to: None, ..target.0 },
+            speakers: speakers.into_iter().map(|author| author.0).collect(),
         }))
     }
 

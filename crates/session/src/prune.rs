@@ -10,6 +10,7 @@
 //! | what was used of budgets | `runs` | gone |
 //! | what heartbeats' own sessions heard and thought | `heartbeats` | gone; nobody reads it again |
 //! | sessions of programs that named no user, at rest | `ephemeral` | gone with their journal |
+//! | sessions of jobs' runs, at rest | `runs` | gone with their journal |
 //!
 //! Journals of other sessions are kept until their session is deleted.
 
@@ -63,6 +64,9 @@ pub struct Pruned {
     /// Sessions.
     pub sessions: u64,
 }
+
+/// Sessions of runs that are looked up at once.
+const AT_ONCE: i64 = 1_000;
 
 /// The label of a session that a program opened without a name.
 pub const EPHEMERAL: &str = "ephemeral";
@@ -137,6 +141,14 @@ impl Sessions {
             where s.tenant_id = $1 and s.kind <> '' and s.kind = 'api' and s.label = $3 and l.state = 'WAIT'
               and s.updated_at < clock_timestamp() - $2 * interval '1 second'
             limit 1000";
+        // Each run of a job has a session of its own, and no other run speaks in it.
+        const OF_RUNS: &str = "
+            select s.session_id from session.sessions s
+            join session.session_lease l using (tenant_id, session_id)
+            where s.tenant_id = $1 and s.kind = 'cron' and l.state = 'WAIT'
+              and s.created_at < clock_timestamp() - $2 * interval '1 second'
+              and s.updated_at < clock_timestamp() - $2 * interval '1 second'
+            order by s.created_at limit $3";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let mut rows = 0;
@@ -165,16 +177,31 @@ impl Sessions {
                 .await?
                 .rows_affected();
         }
-        let old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
+        let mut old: Vec<Uuid> = sqlx::query_scalar(SESSIONS)
             .bind(tenant.as_uuid())
             .bind(keep.ephemeral.as_secs_f64())
             .bind(EPHEMERAL)
             .fetch_all(tx.conn())
             .await?;
         tx.commit().await?;
-        for session in &old {
-            self.delete_unremembered(tenant, SessionId::from(*session)).await?;
+        let mut sessions = 0;
+        loop {
+            for session in &old {
+                self.delete_unremembered(tenant, SessionId::from(*session)).await?;
+            }
+            sessions += old.len() as u64;
+            // There may be many: a job that runs each minute makes a thousand in a day.
+            let mut tx = self.pools.tenant(tenant).await?;
+            old = sqlx::query_scalar(OF_RUNS)
+                .bind(tenant.as_uuid())
+                .bind(keep.runs.as_secs_f64())
+                .bind(AT_ONCE)
+                .fetch_all(tx.conn())
+                .await?;
+            tx.finish_reading();
+            if old.is_empty() {
+                return Ok(Pruned { rows, sessions });
+            }
         }
-        Ok(Pruned { rows, sessions: old.len() as u64 })
     }
 }

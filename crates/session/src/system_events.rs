@@ -11,8 +11,7 @@
 //! | one that is told again under its key | is not added, whether or not it was read meanwhile |
 
 use holdfast_pg::TenantTx;
-use holdfast_types::{AgentId, Entry, Posted, RunId, SessionKey, SystemEvent, Target, TenantId};
-use sqlx::types::Json;
+use holdfast_types::{Entry, Posted, RunId, SessionKey, SystemEvent, TenantId};
 
 use crate::{Error, Sessions};
 
@@ -72,47 +71,6 @@ impl Sessions {
             .await?;
         tx.finish_reading();
         Ok(rows.into_iter().map(|(id, text, at)| SystemEvent { id, text, at }).collect())
-    }
-}
-
-impl Sessions {
-    /// Where an agent was last spoken to on a channel (C-48): in its main conversation, or else in
-    /// its direct one, if it has only one that is on a channel.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
-    pub async fn last_target(
-        &self,
-        tenant: TenantId,
-        main: &SessionKey,
-        agent: AgentId,
-    ) -> Result<Option<Target>, Error> {
-        const MAIN: &str =
-            "select last_target from session.sessions where tenant_id = $1 and key = $2";
-        const ONLY: &str = "
-            select last_target from session.sessions
-            where tenant_id = $1 and agent_id = $2 and kind = 'dm' and last_target is not null
-            limit 2";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let own: Option<Option<Json<Target>>> = sqlx::query_scalar(MAIN)
-            .bind(tenant.as_uuid())
-            .bind(main.as_str())
-            .fetch_optional(tx.conn())
-            .await?;
-        if let Some(Some(own)) = own {
-            tx.finish_reading();
-            return Ok(Some(own.0));
-        }
-        let mut direct: Vec<Json<Target>> = sqlx::query_scalar(ONLY)
-            .bind(tenant.as_uuid())
-            .bind(agent.as_uuid())
-            .fetch_all(tx.conn())
-            .await?;
-        tx.finish_reading();
-        // Of several nobody knows whose answer it is.
-        Ok(if direct.len() == 1 { direct.pop().map(|only| only.0) } else { None })
     }
 }
 

@@ -76,10 +76,10 @@ impl Inside {
     pub(crate) fn is_trusted(&self, call: &Call) -> anyhow::Result<bool> {
         let desk = self.desk(call)?;
         Ok(match desk.kind {
-            Some(SessionKind::Dm) => desk.audience == Audience::Owner,
+            // Where direct messages are led into the main session, others may write there, too.
+            Some(SessionKind::Main | SessionKind::Dm) => desk.audience == Audience::Owner,
             Some(
-                SessionKind::Main
-                | SessionKind::Global
+                SessionKind::Global
                 | SessionKind::Cron
                 | SessionKind::Heartbeat
                 | SessionKind::Work,

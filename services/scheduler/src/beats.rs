@@ -162,11 +162,9 @@ async fn keep(ctx: &Ctx, mark: &HeartbeatMark) -> anyhow::Result<()> {
 
 /// Tells what came of a heartbeat, if it has ended and its news has arrived.
 async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
-    let firing = beating.firing;
+    let Beating { firing, took, now } = *beating;
     let (tenant, agent) = (firing.tenant, AgentId::from(firing.job.as_uuid()));
     let source = Source::Internal(SOURCE.to_owned());
-    let took = Duration::try_from(Timestamp::now().duration_since(beating.since));
-    let took = took.unwrap_or_default();
     let Some(asked) = ctx.sessions.accepted(tenant, &source, &firing.idem_key()).await? else {
         anyhow::bail!("its message is gone");
     };
@@ -176,7 +174,6 @@ async fn end(ctx: &Ctx, beating: &Beating) -> anyhow::Result<()> {
         Came::Not => Came::Quiet(Status::Failed, Some("it took longer than an hour".to_owned())),
         came => came,
     };
-    let now = Timestamp::now();
     let event = match came {
         Came::Not => return Ok(()),
         Came::Quiet(status, reason) => HeartbeatEvent::quiet(status, reason.as_deref(), now, took),

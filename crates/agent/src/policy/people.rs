@@ -14,6 +14,8 @@
 use std::collections::BTreeSet;
 
 use holdfast_types::{Author, DmScope, SessionKind};
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use super::{
     compiled::MOST,
@@ -151,6 +153,24 @@ fn checked(role: &str, at: &str) -> Result<String, Error> {
     }
 }
 
+/// Whether all who speak are owners, by what a tenant and one of its agents have written; not if
+/// nobody does.
+///
+/// # Errors
+///
+/// If what is written is no policy.
+pub fn are_owners<'a>(
+    tenant: &Value,
+    agent: &Value,
+    speakers: impl IntoIterator<Item = &'a Author>,
+) -> Result<bool, Error> {
+    let read = |says: &Value| {
+        Settings::deserialize(says).map_err(|error| Error::Form(short(&error.to_string())))
+    };
+    let people = People::new(&read(tenant)?, &read(agent)?)?;
+    Ok(people.who(speakers.into_iter()).is_owner())
+}
+
 /// Who reads what is said in a session: its owner alone, or others too.
 ///
 /// The main session is its owner's. Where direct messages are led into it, it is so only while
@@ -226,6 +246,14 @@ mod tests {
         assert_eq!(roles(&people, &[owner.clone(), stranger.clone()]), "guest");
         assert_eq!(people.who([&owner, &owner].into_iter()).user.as_deref(), Some("telegram:7"));
         assert_eq!(people.who([&owner, &stranger].into_iter()).user, None);
+
+        let (tenant, agent) = (json!({ "owners": ["telegram:7"] }), json!({}));
+        let are = |speakers: &[Author]| are_owners(&tenant, &agent, speakers).unwrap();
+        assert_eq!(
+            (are(&[owner.clone()]), are(&[owner, stranger]), are(&[])),
+            (true, false, false)
+        );
+        assert!(are_owners(&json!({ "owners": 7 }), &agent, []).is_err());
     }
 
     #[test]

@@ -140,3 +140,67 @@ async fn jobs_are_listed_page_by_page_by_agent_owner_and_kind() -> anyhow::Resul
     assert!(matches!(list(JobFilter::default()).await, Err(Error::Field { field: "page", .. })));
     Ok(())
 }
+
+#[tokio::test]
+async fn what_is_done_leaves_room_for_more_and_hearts_beat_however_full_it_is() -> anyhow::Result<()>
+{
+    let limits = Limits { tenant: 2, owner: 9, reminders: 9 };
+    let world = World::start().await?.with_limits(limits);
+    let ada = world.tenant();
+    let reminder = || {
+        let mut new = ada.job(json!({"every_s": 3600}));
+        (new.owner, new.kind) = (Some("u1".to_owned()), JobKind::Reminder);
+        new
+    };
+    let heart = |agent| {
+        let mut new = ada.job(json!({"every_s": 3600}));
+        (new.kind, new.agent) = (JobKind::Heartbeat, agent);
+        new
+    };
+
+    for _ in 0..2 {
+        ada.add(reminder()).await?;
+    }
+    let full = ada.add(reminder()).await;
+    let beats = ada.add(heart(ada.agent)).await;
+    world.admin("update schedule.jobs set state = 'done', slot_at = null, due_at = null").await?;
+    ada.add(heart(holdfast_types::AgentId::generate())).await?;
+    for _ in 0..2 {
+        ada.add(reminder()).await?;
+    }
+
+    assert!(matches!(full, Err(Error::TooMany { whose: "the tenant", have: 2, .. })), "{full:?}");
+    assert!(beats.is_ok(), "{beats:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reminder_for_which_the_tenant_has_no_room_is_not_said_to_be_the_users_to_make()
+-> anyhow::Result<()> {
+    use holdfast_schedule::reminder;
+    let world = World::start().await?.with_limits(Limits { tenant: 0, owner: 9, reminders: 9 });
+    let ada = world.tenant();
+    let (session, zone) = ("agent:main:main".parse()?, holdfast_schedule::Zone::default());
+    let remind = holdfast_jobs::Remind {
+        id: holdfast_types::JobId::generate(),
+        agent: ada.agent,
+        user: "u1",
+        session: &session,
+        target: None,
+        content: "drink",
+        time: "in 20 minutes",
+        zone: &zone,
+        locale: reminder::Locale::En,
+        auto_continue: false,
+        renewal: None,
+    };
+
+    let refused = world.jobs.remind(ada.id, remind, reminder::Limits::default()).await?;
+
+    let why = refused.unwrap_err();
+    assert!(why.is_full());
+    let told = "Error: there is no room for more jobs and reminders here: whoever runs this assistant \
+                must remove some first";
+    assert_eq!(why.told(reminder::Locale::En), told);
+    Ok(())
+}

@@ -94,3 +94,25 @@ async fn jobs_that_have_been_done_for_long_are_forgotten() -> anyhow::Result<()>
     }
     Ok(())
 }
+
+#[tokio::test]
+async fn all_that_have_been_done_for_long_are_forgotten_however_many_they_are() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.due(5, json!({})).await?;
+    world.end(&world.claim_one().await?, Outcome::Ok).await?;
+    world
+        .admin(
+            "insert into schedule.jobs
+                 (tenant_id, job_id, external_id, kind, agent_id, name, spec, payload, state)
+             select tenant_id, gen_random_uuid(), external_id || n, kind, agent_id, name, spec,
+                    payload, state
+             from schedule.jobs, generate_series(1, 2000) n",
+        )
+        .await?;
+
+    assert_eq!(world.jobs.forget_done(Duration::ZERO).await?, 2_001);
+    assert_eq!(world.number("select count(*) from schedule.jobs").await?, 0);
+    Ok(())
+}

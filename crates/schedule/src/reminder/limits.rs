@@ -73,6 +73,12 @@ pub enum Refused {
         /// The most.
         most: usize,
     },
+    /// There is no room, whoever's reminders these are.
+    #[error(
+        "there is no room for more jobs and reminders here: whoever runs this assistant must \
+         remove some first"
+    )]
+    NoRoom,
     /// It comes too soon after the one that sets it.
     #[error("the next reminder must be at least {} minutes after this one", .least.as_mins())]
     TooSoon {
@@ -93,7 +99,7 @@ impl Fault for Refused {
     fn kind(&self) -> Kind {
         match self {
             Self::NoContent | Self::TooLong { .. } | Self::TooSoon { .. } => Kind::Invalid,
-            Self::TooMany { .. } | Self::Unanswered { .. } => Kind::Exhausted,
+            Self::TooMany { .. } | Self::NoRoom | Self::Unanswered { .. } => Kind::Exhausted,
         }
     }
 }

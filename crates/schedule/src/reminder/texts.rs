@@ -185,6 +185,9 @@ impl Locale {
             (Self::Zh, Refused::TooMany { most }) => {
                 format!("错误: 已有 {most} 个提醒，请先取消一个")
             }
+            (Self::Zh, Refused::NoRoom) => {
+                "错误: 这里的任务和提醒已满，请让管理员先删除一些".to_owned()
+            }
             (Self::Zh, Refused::TooSoon { least }) => {
                 format!("错误: 下一次提醒至少要在 {} 分钟之后", least.as_mins())
             }

@@ -138,3 +138,48 @@ async fn two_relays_at_once_publish_the_same_ids_and_the_later_one_steps_back() 
     assert_eq!(world.number("select count(*) from session.events").await?, 0);
     Ok(())
 }
+
+#[tokio::test]
+async fn the_session_of_a_jobs_run_goes_once_it_was_at_rest_for_long_and_no_other_does()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world
+        .admin(&format!(
+            "insert into control.tenants (tenant_id, name, data_key) values ('{}', 'ada', '')",
+            ada.id.as_uuid()
+        ))
+        .await?;
+    for session in ["old", "kept", "new", "waits"] {
+        ada.say(session, session, "hello").await?;
+        world.answer(&world.claim_one().await?, "hi").await?;
+    }
+    ada.say("waits", "again", "hello").await?;
+    // As a scheduler names them; one is somebody's conversation, and one has not answered yet.
+    world
+        .admin(
+            "update session.sessions set kind = 'cron', key = replace(key, ':main', ':cron:job:1')
+             where key not like 'agent:kept:%'",
+        )
+        .await?;
+    world
+        .admin(
+            "update session.sessions
+             set created_at = now() - interval '91 days', updated_at = now() - interval '91 days'
+             where key not like 'agent:new:%'",
+        )
+        .await?;
+
+    let pruned = world.sessions.prune(&Retention::default()).await?;
+
+    assert_eq!(pruned.sessions, 1);
+    let left = "select count(*) from session.sessions where key like 'agent:old:%'";
+    assert_eq!(world.number(left).await?, 0);
+    assert_eq!(world.number("select count(*) from session.sessions").await?, 3);
+    assert_eq!(
+        world.number("select count(distinct session_id) from session.entries").await?,
+        3,
+        "their journals"
+    );
+    Ok(())
+}

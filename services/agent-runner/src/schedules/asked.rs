@@ -1,5 +1,6 @@
 //! Who asks for something at a time: taken from the turn, and not from what its model writes.
 
+use holdfast_agent::bootstrap::Audience;
 use holdfast_schedule::{
     Zone,
     reminder::{Locale, Renewal},
@@ -32,7 +33,7 @@ impl Turn<'_> {
         let speaker = self.who().user;
         let owner = fired.and_then(|fired| fired.owner.clone());
         Asked {
-            user: person(self.kind, &self.key, speaker).or(owner),
+            user: person(self.kind, &self.key, self.audience(brief), speaker).or(owner),
             zone: self.own_zone().or_else(|| brief.zone_name.parse().ok()).unwrap_or_default(),
             locale: spoken(self.journal.entries()),
             renewal: renewal(self.journal.entries(), self.journal.turn()),
@@ -60,7 +61,12 @@ fn heard(entries: &[Entry]) -> impl DoubleEndedIterator<Item = &Body> {
 }
 
 /// Whose what is that is asked for here: the one whose conversation it is, or else who speaks.
-fn person(kind: SessionKind, key: &str, speaker: Option<String>) -> Option<String> {
+fn person(
+    kind: SessionKind,
+    key: &str,
+    audience: Audience,
+    speaker: Option<String>,
+) -> Option<String> {
     let parsed: SessionKey = key.parse().ok()?;
     let tail = |word: &str| {
         let agent = parsed.agent()?;
@@ -70,12 +76,14 @@ fn person(kind: SessionKind, key: &str, speaker: Option<String>) -> Option<Strin
     match kind {
         SessionKind::Dm => tail("dm"),
         SessionKind::Api => tail("api").map(|user| format!("api:{user}")),
+        SessionKind::Main => match audience {
+            Audience::Owner => Some(OWNER.to_owned()),
+            Audience::Others => speaker,
+        },
         SessionKind::Group | SessionKind::Topic => speaker,
-        SessionKind::Main
-        | SessionKind::Global
-        | SessionKind::Cron
-        | SessionKind::Heartbeat
-        | SessionKind::Work => Some(OWNER.to_owned()),
+        SessionKind::Global | SessionKind::Cron | SessionKind::Heartbeat | SessionKind::Work => {
+            Some(OWNER.to_owned())
+        }
         SessionKind::Subagent => None,
     }
 }
@@ -130,18 +138,20 @@ mod tests {
     #[test]
     fn what_is_asked_for_is_whose_conversation_it_is_or_who_speaks_in_it() {
         let speaker = || Some("telegram:7".to_owned());
-        for (kind, key, user) in [
-            (SessionKind::Main, "agent:main:main", Some("owner")),
-            (SessionKind::Heartbeat, "agent:main:heartbeat", Some("owner")),
-            (SessionKind::Dm, "agent:main:dm:telegram:42", Some("telegram:42")),
-            (SessionKind::Dm, "agent:main:dm:any:a%3Ab", Some("any:a%3Ab")),
-            (SessionKind::Api, "agent:main:api:anna", Some("api:anna")),
-            (SessionKind::Group, "agent:main:group:telegram:1", Some("telegram:7")),
-            (SessionKind::Subagent, "agent:main:subagent:x", None),
+        let others = Audience::Others;
+        for (kind, key, audience, user) in [
+            (SessionKind::Main, "agent:main:main", Audience::Owner, Some("owner")),
+            (SessionKind::Main, "agent:main:main", others, Some("telegram:7")),
+            (SessionKind::Heartbeat, "agent:main:heartbeat", others, Some("owner")),
+            (SessionKind::Dm, "agent:main:dm:telegram:42", others, Some("telegram:42")),
+            (SessionKind::Dm, "agent:main:dm:any:a%3Ab", others, Some("any:a%3Ab")),
+            (SessionKind::Api, "agent:main:api:anna", others, Some("api:anna")),
+            (SessionKind::Group, "agent:main:group:telegram:1", others, Some("telegram:7")),
+            (SessionKind::Subagent, "agent:main:subagent:x", others, None),
         ] {
-            assert_eq!(person(kind, key, speaker()).as_deref(), user, "{key}");
+            assert_eq!(person(kind, key, audience, speaker()).as_deref(), user, "{key}");
         }
-        assert_eq!(person(SessionKind::Group, "agent:main:group:telegram:1", None), None);
+        assert_eq!(person(SessionKind::Group, "agent:main:group:telegram:1", others, None), None);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use super::{Schedules, job_id};
 
-/// How many jobs and runs are listed.
-const MOST: u32 = 100;
+/// How many jobs are read at once.
+const PAGE: u32 = 200;
 
 /// The words by which a conversation is told something at once.
 const WAKE: &str = "wake";
@@ -38,14 +38,7 @@ impl Crons for Schedules {
             },
             CronWish::Say(saying) => self.add_saying(call, saying).await,
             CronWish::Update { id, patch } => self.update(call, &id, patch).await,
-            CronWish::Remove(id) => match self.own(call, &id).await? {
-                Ok(job) => {
-                    self.jobs.remove(call.tenant, job.id).await?;
-                    Ok(Ok(json!({ "removed": job.external_id })))
-                }
-                // Whoever asks again after a crash has what they wanted.
-                Err(_) => Ok(Ok(json!({ "removed": null }))),
-            },
+            CronWish::Remove(id) => self.remove(call, &id).await,
             CronWish::Run { id, force } => self.run_job(call, &id, force).await,
             CronWish::Runs(id) => self.runs(call, &id).await,
             CronWish::Wake { text, now } => self.wake(call, text, now).await,
@@ -71,20 +64,61 @@ impl Schedules {
 
     /// The jobs of the call's agent, of the kinds that this tool makes.
     async fn own_jobs(&self, call: &Call) -> anyhow::Result<Vec<Job>> {
-        let filter = JobFilter { agent: Some(call.agent), limit: MOST, ..JobFilter::default() };
-        let jobs = self.jobs.list(call.tenant, &filter).await?;
-        Ok(jobs.into_iter().filter(|job| is_cron(job.kind)).collect())
+        let mut own = Vec::new();
+        // Kind by kind: an agent may have many more reminders than jobs.
+        for kind in JobKind::ALL.iter().copied().filter(|kind| is_cron(*kind)) {
+            let mut filter = JobFilter {
+                agent: Some(call.agent),
+                kind: Some(kind),
+                limit: PAGE,
+                ..JobFilter::default()
+            };
+            loop {
+                let page = self.jobs.list(call.tenant, &filter).await?;
+                filter.after = page.last().map(|job| job.id);
+                let is_last = page.len() < PAGE as usize;
+                own.extend(page);
+                if is_last {
+                    break;
+                }
+            }
+        }
+        own.sort_by_key(|job| job.id);
+        Ok(own)
     }
 
     async fn own(&self, call: &Call, id: &str) -> anyhow::Result<Result<Job, String>> {
-        let not_found =
-            || Err(format!("Job not found: {}", id.chars().take(80).collect::<String>()));
         match self.jobs.find(call.tenant, id, None).await {
             Ok(job) if job.agent == call.agent && is_cron(job.kind) => Ok(Ok(job)),
-            Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(not_found()),
+            Ok(_) | Err(holdfast_jobs::Error::NotFound(_)) => Ok(Err(not_found(id))),
             Err(error @ holdfast_jobs::Error::Ambiguous(_)) => Ok(Err(error.to_string())),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Takes a job away, or a reminder that this tool set for whose conversation this is.
+    async fn remove(&self, call: &Call, id: &str) -> Answer {
+        let job = match self.jobs.find(call.tenant, id, None).await {
+            Ok(job) => job,
+            // Whoever asks again after a crash has what they wanted.
+            Err(holdfast_jobs::Error::NotFound(_)) => return Ok(Ok(json!({ "removed": null }))),
+            Err(error) => return told(error),
+        };
+        let is_theirs = match job.kind {
+            JobKind::Reminder => job.owner == Some(self.owner(call)?),
+            kind => is_cron(kind),
+        };
+        if job.agent != call.agent || !is_theirs {
+            return Ok(Err(not_found(id)));
+        }
+        self.jobs.remove(call.tenant, job.id).await?;
+        Ok(Ok(json!({ "removed": job.external_id })))
+    }
+
+    /// Whose reminders those are that are set here.
+    fn owner(&self, call: &Call) -> anyhow::Result<String> {
+        let user = self.mesh.hold(call)?.desk().asked.user.clone();
+        Ok(user.unwrap_or_else(|| super::asked::OWNER.to_owned()))
     }
 
     async fn add_job(&self, call: &Call, what: schedule::NewJob) -> Answer {
@@ -136,8 +170,7 @@ impl Schedules {
                 target,
                 renewals: 0,
             };
-            let owner = super::asked::OWNER.to_owned();
-            let new = NewJob::reminder(id, call.agent, owner, schedule, &reminder);
+            let new = NewJob::reminder(id, call.agent, self.owner(call)?, schedule, &reminder);
             return self.make(call, NewJob { delete_after_run: false, ..new }).await;
         }
         let (channel, to) = match target {
@@ -251,6 +284,10 @@ const fn is_cron(kind: JobKind) -> bool {
         JobKind::Cron | JobKind::Every | JobKind::At => true,
         JobKind::Heartbeat | JobKind::Reminder | JobKind::Timer => false,
     }
+}
+
+fn not_found(id: &str) -> String {
+    format!("Job not found: {}", id.chars().take(80).collect::<String>())
 }
 
 /// What a new job is called (CRN-003).

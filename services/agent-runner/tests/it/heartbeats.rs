@@ -14,6 +14,7 @@ use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target
 use holdfast_workspace::{Base, By, Edit};
 use jiff::Timestamp;
 use scheduler::Scheduler;
+use secrecy::ExposeSecret as _;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -39,7 +40,14 @@ impl World {
     }
 
     async fn scheduler_with(&self, change: impl FnOnce(&mut Scheduler)) -> anyhow::Result<Ticking> {
-        let runner = self.config();
+        self.scheduler_over(self.config(), change).await
+    }
+
+    async fn scheduler_over(
+        &self,
+        runner: agent_runner::Config,
+        change: impl FnOnce(&mut Scheduler),
+    ) -> anyhow::Result<Ticking> {
         let mut own = Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() };
         change(&mut own);
         let config = scheduler::Config {
@@ -133,7 +141,7 @@ impl World {
     }
 
     /// Takes what waits to be sent, as the platform does that got it.
-    async fn take_sent(&self) -> anyhow::Result<Vec<(Target, String)>> {
+    pub async fn take_sent(&self) -> anyhow::Result<Vec<(Target, String)>> {
         self.settle_sent(|platform_id| Sent::Yes { platform_id }).await
     }
 
@@ -597,5 +605,75 @@ async fn hours_are_those_of_whoever_is_told_if_they_said_where_they_are() -> any
 
     assert_eq!(user, (Status::Skipped, Some("quiet-hours".to_owned())));
     assert_eq!(local, (Status::OkToken, None));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stranger_who_alone_writes_to_an_agent_is_not_taken_for_its_owner() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    world.text(&world.send(world.direct("42", "hi")).await?).await?;
+    world.take_sent().await?;
+    let _ticking = world.scheduler().await?;
+    world.set(|_| {}).await?;
+    world.heartbeat_file(world.agent.id, "- Is the oven on?\n").await?;
+    world.beats().await?;
+    world.model.queue([Reply::text("The oven is on."), Reply::text("The oven is off.")]);
+
+    world.tick().await?;
+    let line = world.line(1).await?;
+    let to_stranger = world.take_sent().await?;
+    let policy = json!({ "owners": ["telegram:42"] });
+    let by = holdfast_directory::Actor::Operator;
+    world.directory.put_policy(world.tenant, by, None, None, &policy).await?;
+    world.tick().await?;
+    let to_owner = world.sent().await?;
+
+    assert_eq!(line.event.channel.as_deref(), Some("session"));
+    assert_eq!(to_stranger, []);
+    assert_eq!(to_owner, [(place("42"), "The oven is off.".to_owned())]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn how_long_a_heartbeat_takes_is_the_databases_to_say() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    world.owner_speaks("42").await?;
+    // For the scheduler the database is two hours behind its own clock.
+    world.admin("create schema behind").await?;
+    world.admin("grant usage on schema behind to public").await?;
+    for name in ["clock_timestamp", "now"] {
+        let made = format!(
+            "create function behind.{name}() returns timestamptz language sql volatile
+             as $$ select pg_catalog.{name}() - interval '2 hours' $$"
+        );
+        world.admin(&made).await?;
+    }
+    let mut runner = world.config();
+    let url = runner.database.url.expose_secret();
+    let and = if url.contains('?') { '&' } else { '?' };
+    let behind = "options=-c%20search_path%3Dbehind%2Cpg_catalog%2Cpublic";
+    runner.database.url = format!("{url}{and}{behind}").into();
+    let _ticking = world.scheduler_over(runner, |_| {}).await?;
+    world.set(|_| {}).await?;
+    world.heartbeat_file(world.agent.id, "- Is the oven on?\n").await?;
+    world.beats().await?;
+    world.model.latency(Duration::from_secs(3));
+    world.model.queue([Reply::text("The oven is on.")]);
+
+    world
+        .admin(
+            "update schedule.jobs
+             set slot_at = now() - interval '2 hours', due_at = now() - interval '2 hours'",
+        )
+        .await?;
+    let sent = world.sent().await?;
+    let line = world.line(1).await?;
+
+    assert_eq!(sent.len(), 1);
+    assert_eq!((line.event.status, line.event.reason), (Status::Sent, None));
+    assert!(line.event.duration_ms < 3_600_000, "{} ms", line.event.duration_ms);
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use holdfast_directory::Actor;
 use holdfast_jobs::{JobState, NewJob, Outcome, Reminder};
 use holdfast_schedule::Allowed;
 use holdfast_testkit::{Reply, model::Request};
@@ -60,8 +61,11 @@ impl World {
 
     async fn until_done(&self, job: JobId) -> anyhow::Result<Outcome> {
         let jobs = self.jobs()?;
-        let is_done =
-            async || jobs.get(self.tenant, job).await.is_ok_and(|job| job.state == JobState::Done);
+        let is_done = async || {
+            // What is said on a channel has ended once it is there.
+            self.take_sent().await.is_ok()
+                && jobs.get(self.tenant, job).await.is_ok_and(|job| job.state == JobState::Done)
+        };
         self.until("the job is done", is_done).await?;
         let last = jobs.get(self.tenant, job).await?.last;
         last.map(|last| last.outcome).ok_or_else(|| anyhow::anyhow!("it never ran"))
@@ -186,13 +190,17 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
                "isolation": {}})
     };
 
+    // Whoever writes is nobody's owner, and hears of nothing, until the policy says so.
+    let strangers = world.until_done(world.due_soon(job("last")).await?).await?;
+    let policy = json!({ "owners": ["telegram:42"] });
+    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
     let last = world.until_done(world.due_soon(job("last")).await?).await?;
     let nowhere = world.due_soon(job("discord")).await?;
     let log =
         async || world.jobs()?.runs(world.tenant, nowhere, 5).await.map_err(anyhow::Error::from);
     world.until("it is refused", async || log().await.is_ok_and(|log| !log.is_empty())).await?;
 
-    assert_eq!(last, Outcome::Ok);
+    assert_eq!((strangers, last), (Outcome::Ok, Outcome::Ok));
     assert_eq!(log().await?[0].class.as_deref(), Some("no_account"));
     assert_eq!(world.sent_texts().await?, ["all is well", "all is well"]);
     let main = holdfast_types::SessionKey::main(&world.agent.name);

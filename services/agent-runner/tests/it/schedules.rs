@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use holdfast_directory::Actor;
 use holdfast_jobs::{Calendar, Job, JobFilter, JobKind, Jobs, Reminder};
 use holdfast_pg::Pools;
 use holdfast_session::{NewMessage, NewSystemEvent};
 use holdfast_testkit::{Reply, model::Request};
 use holdfast_types::{
-    Author, Body, Entry, Fired, JobId, Post, QueueMode, SCHEDULE, SessionKey, Source,
+    Author, Body, DmScope, Entry, Fired, JobId, Post, QueueMode, SCHEDULE, SessionKey, Source,
 };
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -414,5 +415,103 @@ async fn a_job_of_a_few_words_is_on_its_owners_clock() -> anyhow::Result<()> {
 
     let spec = world.all_jobs().await?[0].spec.to_string();
     assert!(spec.contains("Asia/Tokyo"), "{spec}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_all_write_into_the_main_conversation_its_jobs_and_reminders_are_the_owners_alone()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.change_agent(|agent| agent.settings.dm_scope = DmScope::Main).await?;
+    let policy = json!({ "owners": ["telegram:7"] });
+    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    let _runner = world.runner().await?;
+    let say = async |chat: &str, tool: &'static str, input: Value| {
+        world.model.answer(through(tool, input));
+        let key = SessionKey::main(&world.agent.name);
+        world.text(&world.send(NewMessage { key, ..world.direct(chat, "do it") }).await?).await
+    };
+    let job = json!({"action": "add", "message": "stand up", "cron_expr": "0 9 * * *"});
+    let remind = |content: &str| json!({"time": "in 20 minutes", "content": content});
+
+    let owners = say("7", "cron", job.clone()).await?;
+    say("7", "scheduler_add", remind("see the doctor")).await?;
+    let own = say("7", "scheduler_list", json!({})).await?;
+    let guests = say("42", "cron", job).await?;
+    let seen = say("42", "scheduler_list", json!({})).await?;
+    say("42", "scheduler_add", remind("drink")).await?;
+
+    assert!(owners.contains("\"schedule\""), "{owners}");
+    assert!(own.contains("see the doctor"), "{own}");
+    assert!(guests.starts_with("jobs are for a conversation with your owner"), "{guests}");
+    assert_eq!(seen, "User telegram:42 has no reminders.");
+    let mut whose: Vec<_> = world.all_jobs().await?.into_iter().map(|job| job.owner).collect();
+    whose.sort_unstable();
+    assert_eq!(whose, [None, Some("owner".to_owned()), Some("telegram:42".to_owned())]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_reminder_that_the_tool_cron_set_is_whose_conversation_it_is_and_goes_by_its_id()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let policy = json!({ "owners": ["telegram:7"] });
+    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    let _runner = world.runner().await?;
+    let say = async |chat: &str, tool: &'static str, input: Value| {
+        world.model.answer(through(tool, input));
+        world.text(&world.send(world.direct(chat, "do it")).await?).await
+    };
+    let push = json!({"action": "add", "message": "stand up", "at_seconds": 600});
+    let remove = |id: &str| json!({"action": "remove", "id": id});
+    let theirs = json!({"time": "in 20 minutes", "content": "drink"});
+
+    let made: Value = serde_json::from_str(&say("7", "cron", push).await?)?;
+    let id = made["id"].as_str().unwrap_or_default().to_owned();
+    say("42", "scheduler_add", theirs).await?;
+    let other = world.all_jobs().await?.into_iter().find(|job| job.external_id != id).unwrap();
+    let listed = say("7", "scheduler_list", json!({})).await?;
+    let foreign = say("7", "cron", remove(&other.external_id)).await?;
+    let removed = say("7", "cron", remove(&id)).await?;
+    let again = say("7", "cron", remove(&id)).await?;
+
+    assert!(id.starts_with("reminder_telegram:7_"), "{made}");
+    assert!(listed.contains("stand up") && !listed.contains("drink"), "{listed}");
+    assert_eq!(foreign, format!("Job not found: {}", other.external_id));
+    assert_eq!(removed, json!({ "removed": id }).to_string());
+    assert_eq!(again, json!({ "removed": null }).to_string());
+    let left: Vec<_> = world.all_jobs().await?.into_iter().map(|job| job.id).collect();
+    assert_eq!(left, [other.id]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_tool_cron_lists_its_jobs_however_many_reminders_were_set_before() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let _runner = world.runner().await?;
+    let say = async |tool: &'static str, input: Value| {
+        world.model.answer(through(tool, input));
+        world.text(&world.send(world.owners("do it")).await?).await
+    };
+    say("scheduler_add", json!({"time": "in 20 minutes", "content": "drink"})).await?;
+    // As many more as one page of the list takes, and older than what follows.
+    world
+        .admin(
+            "insert into schedule.jobs
+                 (tenant_id, job_id, external_id, kind, agent_id, owner, name, spec, payload, state)
+             select tenant_id, ('00000000' || substr(gen_random_uuid()::text, 9))::uuid,
+                    external_id || n, kind, agent_id, owner, name, spec, payload, 'done'
+             from schedule.jobs, generate_series(1, 200) n",
+        )
+        .await?;
+    let job = json!({"action": "add", "message": "stand up", "cron_expr": "0 9 * * *"});
+    say("cron", job).await?;
+
+    let listed: Value = serde_json::from_str(&say("cron", json!({"action": "list"})).await?)?;
+    let status: Value = serde_json::from_str(&say("cron", json!({"action": "status"})).await?)?;
+
+    assert_eq!(listed.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(status["jobs_count"], 1);
     Ok(())
 }

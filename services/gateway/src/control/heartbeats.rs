@@ -1,5 +1,6 @@
 //! `Heartbeats`: agents that look by themselves whether anything needs doing.
 
+use holdfast_agent::policy;
 use holdfast_directory::{Agent, NewAgent};
 use holdfast_grpc::Scope;
 use holdfast_jobs::{HeartbeatLine, JobState, Mode, Ran};
@@ -12,7 +13,8 @@ use holdfast_schedule::{
     Zone,
     heartbeat::{ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before},
 };
-use holdfast_types::{SessionKey, TenantId};
+use holdfast_session::Place;
+use holdfast_types::{AgentId, SessionKey, SessionKind, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -29,6 +31,26 @@ const EVENTS: (u32, u32) = (20, 100);
 /// Answers `holdfast.gateway.v1.Heartbeats`.
 #[derive(Debug)]
 pub struct Heartbeats(pub State);
+
+impl State {
+    /// Where an agent was last spoken to by whom it works for, as the scheduler finds it: in its
+    /// main session, or else in its only direct conversation, if those who speak there own it.
+    pub(super) async fn owners_place(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+    ) -> Result<Option<Place>, Error> {
+        let Some(place) = self.sessions.last_place(tenant, agent).await? else { return Ok(None) };
+        if place.key.kind() == SessionKind::Main {
+            return Ok(Some(place));
+        }
+        let says = self.directory.policies(tenant, agent).await?;
+        let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
+        // A policy that cannot be read names nobody.
+        let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);
+        Ok(are.then_some(place))
+    }
+}
 
 impl Heartbeats {
     async fn agent(&self, tenant: TenantId, named: &str) -> Result<Agent, Error> {
@@ -53,7 +75,7 @@ impl Heartbeats {
             jobs.heartbeat(tenant, agent.id).await?,
             jobs.heartbeat_lines(tenant, agent.id, 1).await?,
         );
-        let place = sessions.last_place(tenant, agent.id).await?;
+        let place = self.0.owners_place(tenant, agent.id).await?;
         let is_main = place.as_ref().is_some_and(|place| place.key.kind().as_str() == "main");
         let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
         let main = SessionKey::main(&agent.name);

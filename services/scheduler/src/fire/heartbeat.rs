@@ -64,7 +64,7 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
             return Ok(Fate::Message(Box::new(errand(job, key, Body::default()))));
         }
     }
-    let place = ctx.sessions.last_place(tenant, job.agent).await?.filter(|place| {
+    let place = ctx.owners_place(tenant, job.agent).await?.filter(|place| {
         config.target == HeartbeatTarget::Last || place.key.kind() == SessionKind::Main
     });
     let told = place.as_ref().map_or_else(|| main.clone(), |place| place.key.clone());

@@ -22,7 +22,7 @@ pub async fn fate(ctx: &Ctx, firing: &Firing, job: &Job, turn: AgentTurn) -> Fat
     let Ok(key) = SessionKey::cron(&agent.name, &job.id.to_string(), &run) else {
         return UNREADABLE;
     };
-    let target = match place(ctx, job, &agent.name, &turn).await {
+    let target = match place(ctx, job, &turn).await {
         Ok(Place::Known(target)) => target,
         Ok(Place::Unknown(_)) if turn.best_effort_deliver => None,
         Ok(Place::Unknown(why)) => return Fate::Refused(why),

@@ -148,7 +148,7 @@ impl Schedules {
         idem_key: String,
         text: String,
     ) -> Result<bool, Error> {
-        let target = self.state.sessions.last_target(tenant, &key, agent).await?;
+        let target = self.state.owners_place(tenant, agent).await?.map(|place| place.target);
         let message = NewMessage {
             key,
             agent,
