@@ -50,7 +50,7 @@ pub enum Memory {
         /// At most so many
         #[arg(long, default_value_t = 50)]
         limit: u32,
-        /// Go on after this, the `next` of the list before
+        /// Go on after this, the last id of a list that is full
         #[arg(long, default_value = "", hide_default_value = true)]
         after: String,
     },
@@ -103,7 +103,7 @@ pub enum Memory {
 /// Whose memory.
 #[derive(Debug, Args)]
 pub struct Of {
-    /// The agent [default: the tenant's default one]
+    /// The agent [default: the tenant's default one; of a list, every agent]
     #[arg(long, default_value = "", hide_default_value = true)]
     agent: String,
     /// The person: `owner`, `telegram:42`, `api:anna` [default: nobody in particular; of a list,
@@ -148,6 +148,7 @@ impl Memory {
                 let listed = client.memories().list_memories(client.request(request)).await;
                 let listed = client.answer(listed)?;
                 screen.list(&COLUMNS, listed.memories.into_iter().map(view).collect())?;
+                // As JSON the last id says the same.
                 match listed.next.is_empty() || screen.is_json() {
                     true => Ok(()),
                     false => screen.note(&format!("more: --after {}", listed.next)),

@@ -48,6 +48,8 @@ pub struct Config {
 #[derive(Debug)]
 pub struct OpenAi {
     config: Config,
+    /// What its vectors are known by.
+    name: String,
     url: Url,
     client: reqwest::Client,
 }
@@ -76,7 +78,12 @@ impl OpenAi {
             .redirect(reqwest::redirect::Policy::none())
             .build()
             .map_err(|_| setup)?;
-        Ok(Self { config, url, client })
+        // Vectors that were shortened otherwise are others, and are not to be compared with these.
+        let name = match config.shorten {
+            true => format!("{}@{}", config.model, config.dimension),
+            false => config.model.clone(),
+        };
+        Ok(Self { config, name, url, client })
     }
 
     async fn batch(&self, texts: &[&str], prefix: &str) -> Result<Vec<Vec<f32>>, Error> {
@@ -119,7 +126,7 @@ impl OpenAi {
 
 impl Embedder for OpenAi {
     fn model(&self) -> &str {
-        &self.config.model
+        &self.name
     }
 
     fn dimension(&self) -> usize {

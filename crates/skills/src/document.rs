@@ -5,8 +5,11 @@
 //! nodes and few aliases, all checked while it is read; more than one of the same key is an
 //! error, since two readers would take one each.
 
+mod bounded;
+
 use serde_json::Value;
 
+use self::bounded::Bounded;
 use crate::Flaw;
 
 /// The most bytes of one document.
@@ -54,23 +57,9 @@ pub(crate) fn yaml(text: &str) -> Result<Value, Flaw> {
 /// Reads JSON5: JSON with comments, bare keys, single quotes and commas at the end.
 pub(crate) fn json5(text: &str) -> Result<Value, Flaw> {
     check_size(text)?;
-    // Its parser calls itself for each bracket, with no limit of its own. Brackets within quotes
-    // count too: a text with so many of them is none that people write.
-    let (mut depth, mut deepest) = (0_usize, 0);
-    for byte in text.bytes() {
-        match byte {
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(depth);
-    }
-    if deepest > MOST_DEPTH {
-        return Err(Flaw::of(format!(
-            "nests {deepest} levels deep, and {MOST_DEPTH} is the most: make it flatter"
-        )));
-    }
-    json5::from_str(text).map_err(|error| Flaw::of(said(&error.to_string())))
+    let Bounded(value) =
+        json5::from_str(text).map_err(|error| Flaw::of(said(&error.to_string())))?;
+    Ok(value)
 }
 
 fn check_size(text: &str) -> Result<(), Flaw> {
@@ -132,6 +121,92 @@ mod tests {
         assert!(yaml(&wide).is_err());
         assert!(yaml(&format!("a: \"{}\"\n", "x".repeat(MOST_BYTES))).is_err());
         assert!(json5(&format!("\"{}\"", "x".repeat(MOST_BYTES))).is_err());
+    }
+
+    /// Texts whose brackets outnumber those that a reader sees who looks for brackets only.
+    #[test]
+    fn brackets_in_quotes_and_comments_close_nothing() {
+        for once in [
+            "[\"]\",",
+            "['}',",
+            "[/*]*/",
+            "[//]\n",
+            "[//]\u{2028}",
+            "[//]\r",
+            "{a:/*}*/",
+            "{'}':",
+            "{\"\\\"}\":",
+            "{a:'\\'}',b:",
+            "['\\\n]',",
+            "[/*//*/",
+            "{\\u0061:",
+            "[[],[],",
+            "[{},{},",
+            "[\u{feff}",
+            "[-1,",
+            "[NaN,']',",
+        ] {
+            for times in [33, 3_000, 40_000] {
+                let text = once.repeat(times);
+                if text.len() > MOST_BYTES {
+                    continue;
+                }
+                let error = json5(&text).unwrap_err().to_string();
+                assert!(error.contains("nests more than 32 levels deep"), "{once}: {error}");
+                let _ = yaml(&text).unwrap_err();
+            }
+        }
+        assert!(json5(&format!("{}{}", "[\"]\",".repeat(31), "]".repeat(31))).is_ok());
+        assert!(json5("[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]").is_ok());
+    }
+
+    #[test]
+    fn yaml_that_nests_in_any_manner_ends_nothing() {
+        for once in [
+            "? ",
+            "- ? ",
+            "[{a: ",
+            "{? ",
+            "[? ",
+            "{[",
+            "[[],",
+            "!!seq [",
+            "&a [",
+            "{\"}\": ",
+            "['[', ",
+            "[#]\n ",
+            "{a: [\"]\", ",
+            "- - ",
+            "!x ",
+            "&a ",
+            "<<: ",
+            "{<<: {",
+            "|\n ",
+            "[!!map {? ",
+        ] {
+            for times in [40, 3_000, 40_000] {
+                let text = once.repeat(times);
+                if text.len() <= MOST_BYTES {
+                    let _ = yaml(&text);
+                }
+            }
+        }
+        let mut stairs = String::new();
+        for step in 0..600 {
+            stairs.push_str(&format!("{}a:\n", " ".repeat(step)));
+        }
+        assert!(yaml(&stairs).is_err());
+    }
+
+    #[test]
+    fn json5_says_a_key_once_and_not_too_much() {
+        assert!(json5("{ a: 1, 'a': 2 }").unwrap_err().to_string().contains("twice"));
+        assert!(json5(&format!("[{}]", "0,".repeat(MOST_NODES))).is_err());
+        assert_eq!(
+            json5("[0x10, -1, +.5, NaN, null, 'a\\\nb',]").unwrap(),
+            json!([16, -1, 0.5, null, null, "ab"])
+        );
+        assert!(json5("[] []").is_err());
     }
 
     #[test]

@@ -12,6 +12,8 @@ use crate::{
 
 /// The most characters of a description (spec SKL-002).
 const MOST_DESCRIPTION: usize = 1024;
+/// The most characters of a version.
+const MOST_VERSION: usize = 64;
 /// The most bytes of a whole `SKILL.md`.
 const MOST_BYTES: usize = 1 << 20;
 /// Below which names of `metadata` the fields may stand, the newest first.
@@ -127,7 +129,7 @@ fn read(text: &[u8]) -> Result<Manifest, Flaw> {
     let mut manifest = Manifest {
         name,
         description: description(&fields)?,
-        version: fields.short("version")?,
+        version: version(&fields)?,
         homepage: fields.short("homepage")?,
         tags: fields.list("tags")?,
         user_invocable: fields.flag("user-invocable", Choice::Yes)?,
@@ -190,6 +192,21 @@ fn description(fields: &Fields<'_>) -> Result<String, Flaw> {
         ));
     }
     Ok(line)
+}
+
+/// The version, in whatever manner its author counts: an audit has a column for it.
+fn version(fields: &Fields<'_>) -> Result<Option<String>, Flaw> {
+    let version = fields.short("version")?;
+    let length = version.as_deref().map_or(0, |version| version.chars().count());
+    if length > MOST_VERSION {
+        return Err(fields.flaw(
+            "version",
+            format!(
+                "has {length} characters, and {MOST_VERSION} is the most: write one such as `1.2.3`"
+            ),
+        ));
+    }
+    Ok(version)
 }
 
 fn dispatch(fields: &Fields<'_>) -> Result<Option<Dispatch>, Flaw> {

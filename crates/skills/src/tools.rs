@@ -24,6 +24,13 @@ const MOST_SHOWN: usize = 20_000;
 
 /// The agent that a tool is called for.
 pub trait Home: Send + Sync + 'static {
+    /// Whether a skill may be installed where the call is made; asked before anything is fetched.
+    ///
+    /// # Errors
+    ///
+    /// What the model is told if none may.
+    fn check(&self, call: &Call) -> Result<(), ToolError>;
+
     /// What its tenant allows of installations.
     fn policy(&self, call: &Call) -> impl Future<Output = anyhow::Result<Policy>> + Send;
 
@@ -160,6 +167,7 @@ impl<H: Home> Tool for InstallSkill<H> {
         if let Some(made) = self.home.made(&call).await? {
             return Ok(done(&made));
         }
+        self.home.check(&call)?;
         let policy = self.home.policy(&call).await?;
         let registry = self.finder.registries().get(&input.registry).map_err(tell)?;
         let present = self.home.present(&call).await?;

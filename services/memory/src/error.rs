@@ -31,6 +31,15 @@ pub enum Error {
         id: String,
     },
 
+    /// What is to be replaced is history already.
+    #[error("`{id}` was replaced by `{by}`: read that one, and replace it if it is wrong")]
+    Superseded {
+        /// What was to be replaced.
+        id: String,
+        /// What counts in its place.
+        by: String,
+    },
+
     /// Only a maintainer may do that.
     #[error(
         "only who has the role `kb_maintainer` changes what the whole tenant knows: ask one, or \
@@ -103,7 +112,10 @@ impl Fault for Error {
             }
             Self::NotFound { .. } => Kind::NotFound,
             Self::NotMaintainer => Kind::Forbidden,
-            Self::Changed { .. } | Self::Stale { .. } | Self::Decided(_) => Kind::Conflict,
+            Self::Superseded { .. }
+            | Self::Changed { .. }
+            | Self::Stale { .. }
+            | Self::Decided(_) => Kind::Conflict,
             Self::Pdf(holdfast_pdf::Error::Busy) => Kind::Unavailable,
             Self::Pdf(holdfast_pdf::Error::NoReader) => Kind::Internal,
             Self::Pdf(_) => Kind::Invalid,

@@ -33,10 +33,7 @@ impl Who {
     pub fn read(who: Option<pb::Who>) -> Result<Self, Error> {
         let who = who
             .ok_or_else(|| Error::field("who", "is missing: say in whose name the call is made"))?;
-        let agent = match who.agent.as_str() {
-            "" => ALL_AGENTS,
-            id => id.parse::<AgentId>()?.as_uuid(),
-        };
+        let agent = agent(&who.agent)?;
         given::at_most("who.user", &who.user, 256)?;
         let pb::Who { user, group, maintainer, everything, .. } = who;
         Ok(Self { agent, user, group, maintainer, everything })
@@ -54,6 +51,14 @@ impl Who {
         } else {
             vec![String::new(), self.user.clone()]
         }
+    }
+}
+
+/// An agent by its id; of an empty one [`ALL_AGENTS`].
+pub fn agent(id: &str) -> Result<Uuid, Error> {
+    match id {
+        "" => Ok(ALL_AGENTS),
+        id => Ok(id.parse::<AgentId>()?.as_uuid()),
     }
 }
 

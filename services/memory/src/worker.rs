@@ -15,6 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use anyhow::bail;
 use holdfast_embed::{Embedder, Purpose};
 use holdfast_kit::Backoff;
 use holdfast_pg::{Pools, TenantTx};
@@ -93,8 +94,10 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// None: what fails is tried again.
+    /// If vectors of the model are there that have another dimension. What else fails is tried
+    /// again.
     pub async fn run(mut self, stop: CancellationToken) -> anyhow::Result<()> {
+        self.check_dimension(&stop).await?;
         let mut failures = 0;
         let mut tended: Option<Instant> = None;
         while !stop.is_cancelled() {
@@ -130,6 +133,47 @@ impl Worker {
             }
         }
         Ok(())
+    }
+
+    /// Vectors of two dimensions cannot be compared, and are told apart by their model's name only.
+    async fn check_dimension(&self, stop: &CancellationToken) -> anyhow::Result<()> {
+        let models = [Some(&self.embedders.now), self.embedders.former.as_ref()];
+        for embedder in models.into_iter().flatten() {
+            let model = Model { name: embedder.model(), dimension: embedder.dimension() };
+            let Some(other) = self.otherwise(model, stop).await else { continue };
+            bail!(
+                "the vectors of the model `{}` have {other} numbers here, and the settings say {}: \
+                 set `memory.embedding.dimension` back, or take a model of another name",
+                model.name,
+                model.dimension
+            );
+        }
+        Ok(())
+    }
+
+    /// What the database says of a model's dimension, as soon as it answers.
+    async fn otherwise(&self, model: Model<'_>, stop: &CancellationToken) -> Option<i32> {
+        let mut failures = 0;
+        while !stop.is_cancelled() {
+            let asked = async {
+                let mut tx = self.pools.system().await?;
+                let other = spaces::otherwise(&mut tx, model).await?;
+                tx.finish_reading();
+                Ok::<_, sqlx::Error>(other)
+            };
+            match asked.await {
+                Ok(other) => return other,
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    warn!(error, "the dimension of vectors is not known yet");
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = sleep(AWAY.delay(failures)) => failures += 1,
+            }
+        }
+        None
     }
 
     /// Embeds a batch of the next tenant's; whether there was any.
@@ -256,11 +300,12 @@ impl Worker {
         tx.commit().await?;
 
         let mut more = false;
+        // One that is taken up again is not taken away meanwhile.
+        for (tenant, former) in former.into_iter().filter(|(_, former)| *former != model.name) {
+            more |= self.clean(tenant, &former).await?;
+        }
         for tenant in outdated {
             more |= self.renew(tenant, model).await?;
-        }
-        for (tenant, former) in former {
-            more |= self.clean(tenant, &former).await?;
         }
         for tenant in expiring {
             let mut tx = self.pools.tenant(tenant).await?;
@@ -296,8 +341,11 @@ impl Worker {
             info!(tenant.id = %tenant, units = waiting, model = model.name, "embedding anew");
             return Ok(true);
         }
-        spaces::switch(&mut tx, model).await?;
+        let is_switched = spaces::switch(&mut tx, model).await?;
         tx.commit().await?;
+        if !is_switched {
+            return Ok(false);
+        }
         self.views.forget(tenant);
         info!(tenant.id = %tenant, model = model.name, "all is embedded anew");
         Ok(false)

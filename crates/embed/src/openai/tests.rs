@@ -38,6 +38,15 @@ async fn ask(embedder: &OpenAi, count: usize) -> Result<Vec<Vec<f32>>, Error> {
     embedder.embed(&texts, Purpose::Question).await
 }
 
+#[test]
+fn vectors_that_are_shortened_are_known_by_their_length_too() {
+    let whole = OpenAi::new(Config { base_url: "http://x/v1".into(), ..config() }).unwrap();
+    let shortened =
+        OpenAi::new(Config { base_url: "http://x/v1".into(), shorten: true, ..config() }).unwrap();
+
+    assert_eq!((whole.model(), shortened.model()), ("small", "small@2"));
+}
+
 /// Answers backwards; the second number is the text that it was sent, so that its place shows.
 fn honest(headers: &HeaderMap, body: &Value) -> Response {
     if headers["authorization"] != "Bearer sekret" || body["model"] != "small" {

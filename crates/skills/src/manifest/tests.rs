@@ -137,6 +137,10 @@ fn an_error_names_the_file_the_field_and_what_to_write() {
             "`description` has 1025 characters, and 1024 is the most",
         ),
         ("---\nname: a\ndescription: \"\u{200b}\"\n---\n".to_owned(), "`description` has nothing"),
+        (
+            with(&format!("version: {}", "v".repeat(65))),
+            "SKILL.md: `version` has 65 characters, and 64 is the most: write one such as `1.2.3`",
+        ),
         (with("user-invocable: perhaps"), "`user-invocable` must be `true` or `false`"),
         (with("metadata: \"{\""), "`metadata` is a text and no JSON5"),
         (with("metadata: 3"), "`metadata` must have fields"),

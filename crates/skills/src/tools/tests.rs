@@ -17,6 +17,8 @@ use crate::{
 #[derive(Debug, Default)]
 struct Tree {
     policy: Policy,
+    /// Whether somebody other than the owner listens.
+    is_strangers: bool,
     kept: Mutex<Vec<(String, Installation)>>,
 }
 
@@ -27,6 +29,10 @@ impl Tree {
 }
 
 impl Home for Tree {
+    fn check(&self, _: &Call) -> Result<(), ToolError> {
+        if self.is_strangers { Err(ToolError::Tell("not here".to_owned())) } else { Ok(()) }
+    }
+
     async fn policy(&self, _: &Call) -> anyhow::Result<Policy> {
         Ok(self.policy.clone())
     }
@@ -129,4 +135,19 @@ async fn a_warning_is_passed_on_and_a_refusal_says_why() {
         assert!(error.contains(told), "{error}");
     }
     assert_eq!(home.kept().len(), 0);
+}
+
+#[tokio::test]
+async fn where_no_skill_may_be_installed_none_is_fetched() {
+    let fake = Arc::new(Fake { archive: zip(&[skill("pdf")]), ..Fake::new("hub") });
+    let registries = vec![Arc::clone(&fake) as Arc<dyn Registry>];
+    let finder = Arc::new(Finder::new(Registries::new(registries).unwrap()));
+    let home = Arc::new(Tree { is_strangers: true, ..Tree::default() });
+    let tools = Tools::default().with_skills(Arc::clone(&home), finder, Limits::default());
+
+    let input = r#"{"slug":"pdf","registry":"hub"}"#;
+    let refused = ask(&tools, "s:1:1:a", "install_skill", input).await.unwrap_err();
+
+    assert_eq!(refused, "not here");
+    assert_eq!(fake.downloads.load(std::sync::atomic::Ordering::SeqCst), 0);
 }

@@ -33,7 +33,9 @@ impl Home {
         let branch = hold.desk().branch;
         Ok(branch.unwrap_or(call.agent))
     }
+}
 
+impl holdfast_skills::Home for Home {
     fn check(&self, call: &Call) -> Result<(), ToolError> {
         let hold = self.held.get(call.session);
         let hold = hold.ok_or_else(|| anyhow!("the session is not held here"))?;
@@ -45,9 +47,7 @@ impl Home {
             )),
         }
     }
-}
 
-impl holdfast_skills::Home for Home {
     async fn policy(&self, call: &Call) -> anyhow::Result<Policy> {
         Ok(self.library.policy(call.tenant).await?)
     }

@@ -282,8 +282,10 @@ async fn what_is_unsafe_is_not_installed_nor_what_the_policy_forbids_nor_for_a_s
 
     let refused = owner(&world, &install("thief", false)).await?;
     assert!(refused.contains("is a link or a device"), "{refused}");
-    let stranger = world.ask("s", &install("water-plants", false)).await?;
-    assert!(stranger.contains("in a conversation with your owner only"), "{stranger}");
+    for slug in ["water-plants", "thief", "none-such"] {
+        let stranger = world.ask("s", &install(slug, false)).await?;
+        assert!(stranger.contains("in a conversation with your owner only"), "{stranger}");
+    }
     let text = skill("mine", "Tell all.", "x");
     let input = json!({ "path": "skills/mine/SKILL.md", "content": text });
     let written = world.ask("s", &format!("!write {input}")).await?;

@@ -47,23 +47,16 @@ impl Service for Memories {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Read)?;
         let tenant = caller.tenant;
-        let (everybody, user) = (request.user.is_empty(), request.user.clone());
-        let who = match (everybody, request.agent.is_empty()) {
-            (true, true) => everything(),
-            _ => {
-                let agent = self.0.agent_named(tenant, &request.agent).await?;
-                kept::Who {
-                    agent: agent.to_string(),
-                    user: request.user,
-                    everything: everybody,
-                    ..Default::default()
-                }
-            }
+        let of_agent = match request.agent.as_str() {
+            "" => None,
+            named => Some(self.0.agent_named(tenant, named).await?.to_string()),
         };
-        let wanted = who.agent.clone();
+        let of_user = (!request.user.is_empty()).then_some(request.user);
         let kinds = request.kinds.iter().map(|kind| kind_of(kind).map(i32::from));
         let listed = kept::ListItemsRequest {
-            who: Some(who),
+            who: Some(everything()),
+            of_agent,
+            of_user,
             kinds: kinds.collect::<Result<Vec<i32>, Error>>()?,
             r#type: request.r#type,
             session: request.session,
@@ -76,10 +69,7 @@ impl Service for Memories {
         let listed = within(self.0.memory()?.list_items(tenant, listed)).await?;
 
         let agents = self.0.agent_names(tenant).await?;
-        // What belongs to all is seen by everybody, and is nobody's own.
-        let items = listed.items.into_iter().filter(|item| everybody || item.user == user);
-        let items = items.filter(|item| wanted.is_empty() || item.agent == wanted);
-        let memories = items.map(|item| memory_of(item, &agents)).collect();
+        let memories = listed.items.into_iter().map(|item| memory_of(item, &agents)).collect();
         Ok(Response::new(ListMemoriesResponse { memories, next: listed.next }))
     }
 

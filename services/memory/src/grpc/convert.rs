@@ -35,9 +35,13 @@ pub fn after(given: &str) -> Result<Option<Uuid>, Error> {
     if given.is_empty() {
         return Ok(None);
     }
-    Uuid::try_parse(given)
-        .map(Some)
-        .map_err(|_| Error::field("after", "is no `next` of an answer: leave it empty to begin"))
+    // A mark, or the id of the last of a page, as `itm_…`.
+    Uuid::try_parse(given.split_once('_').map_or(given, |(_, id)| id)).map(Some).map_err(|_| {
+        Error::field(
+            "after",
+            "is neither the `next` of an answer nor an id: leave it empty to begin",
+        )
+    })
 }
 
 /// The mark of the next page, if this one is full.

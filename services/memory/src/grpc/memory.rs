@@ -221,7 +221,13 @@ fn which_items(request: pb::ListItemsRequest) -> Result<items::Which, Error> {
     ] {
         given::at_most(field, text, 512)?;
     }
+    let of_agent = request.of_agent.as_deref().map(crate::who::agent).transpose()?;
+    if let Some(user) = &request.of_user {
+        given::at_most("of_user", user, 256)?;
+    }
     Ok(items::Which {
+        of_agent,
+        of_user: request.of_user,
         kinds: convert::kinds(&request.kinds)?,
         of_type: request.r#type,
         session: request.session,

@@ -15,7 +15,7 @@ use crate::{
     store::{
         items::{self, Active, Item, Which, moment},
         queue, spaces, units,
-        vectors::{self, Model},
+        vectors::{self, Model, Near},
     },
     unit::{Said, Unit, kind, terms_of},
     who::Who,
@@ -113,18 +113,21 @@ impl Keeper {
     ) -> Result<Kept, Error> {
         let now = &self.embedders.now;
         let model = Model { name: now.model(), dimension: now.dimension() };
-        if let Some(vector) = like.vector {
+        // What is to be replaced is the likest of all: a correction is kept as it is.
+        if let Some(vector) = like.vector.filter(|_| new.supersedes.is_none()) {
             // One after the other: of two at once that say the same, one is kept.
             let whose = (who.agent, who.user.as_str(), new.of_type.as_str());
             lock_memories(tx, who).await?;
             let near = vectors::nearest(tx, model.name, vector, whose).await?;
-            if let Some((id, _)) = near.filter(|(_, cosine)| *cosine >= like.at_least) {
-                return Ok(Kept { id, duplicate: true });
+            let says_the_same = |near: &Near| {
+                near.cosine >= like.at_least && numbers(&near.text) == numbers(&new.content)
+            };
+            if let Some(near) = near.filter(says_the_same) {
+                return Ok(Kept { id: near.id, duplicate: true });
             }
         }
         let item = item(who, new);
-        let old = self.replaced(tx, who, new).await?;
-        if let Some(old) = old {
+        for old in self.replaced(tx, who, new).await? {
             items::supersede(tx, old, item.item_id).await?;
             units::remove_of(tx, old).await?;
         }
@@ -143,25 +146,31 @@ impl Keeper {
         Ok(Kept { id: item.item_id, duplicate: false })
     }
 
-    /// The thing whose place the new one takes.
+    /// The things whose place the new one takes: the one that it names, and the one of its key.
     async fn replaced(
         &self,
         tx: &mut TenantTx,
         who: &Who,
         new: &NewItem,
-    ) -> Result<Option<Uuid>, Error> {
+    ) -> Result<Vec<Uuid>, Error> {
+        let mut replaced = Vec::new();
+        if matches!(new.kind, kind::VALUE | kind::FACT) {
+            let key = (new.subject.as_str(), new.predicate.as_str());
+            replaced.extend(items::current(tx, who, new.kind, key).await?);
+        }
         if let Some(old) = new.supersedes {
+            items::lock(tx, old).await?;
             let there = items::get(tx, who, old).await?.filter(|there| there.kind == new.kind);
             let there = there.ok_or_else(|| not_found(old))?;
-            return Ok(Some(there.item_id));
-        }
-        match new.kind {
-            kind::VALUE | kind::FACT => {
-                let key = (new.subject.as_str(), new.predicate.as_str());
-                Ok(items::current(tx, who, new.kind, key).await?)
+            if let Some(by) = there.superseded_by {
+                let told = |id| crate::given::told_id("itm", id);
+                return Err(Error::Superseded { id: told(old), by: told(by) });
             }
-            _ => Ok(None),
+            if !replaced.contains(&old) {
+                replaced.push(old);
+            }
         }
+        Ok(replaced)
     }
 
     /// One thing, by its id.
@@ -202,6 +211,8 @@ impl Keeper {
         active: Active,
     ) -> Result<Item, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
+        // Whoever erases it meanwhile is waited for: it must not be found again after that.
+        items::lock(&mut tx, id).await?;
         let item = items::get(&mut tx, who, id).await?.ok_or_else(|| not_found(id))?;
         items::set_active(&mut tx, id, active).await?;
         units::remove_of(&mut tx, id).await?;
@@ -226,6 +237,18 @@ async fn lock_memories(tx: &mut TenantTx, who: &Who) -> sqlx::Result<()> {
     let whose = format!("{}:{}:{}", tx.tenant(), who.agent, who.user);
     sqlx::query(LOCK).bind(whose).execute(tx.conn()).await?;
     Ok(())
+}
+
+/// The numbers of a text, in no order. However alike two texts are otherwise, what is at 14:00 is not
+/// at 15:00.
+fn numbers(text: &str) -> Vec<&str> {
+    let mut numbers: Vec<&str> = text
+        .split(|c: char| !c.is_numeric())
+        .map(|digits| digits.trim_start_matches('0'))
+        .filter(|digits| !digits.is_empty())
+        .collect();
+    numbers.sort_unstable();
+    numbers
 }
 
 fn not_found(id: Uuid) -> Error {
@@ -302,5 +325,18 @@ fn plain(json: &str) -> String {
     match serde_json::from_str(json) {
         Ok(Value::String(text)) => text,
         _ => json.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_one_however_it_is_written_and_wherever_it_stands() {
+        assert_eq!(numbers("on 3 May at 09:30"), numbers("at 9:30 on May 3"));
+        assert_ne!(numbers("at 14:00"), numbers("at 15:00"));
+        assert_ne!(numbers("two cats"), numbers("2 cats"));
+        assert_eq!(numbers("no number"), Vec::<&str>::new());
     }
 }

@@ -70,13 +70,14 @@ macro_rules! bound {
 
 /// Erases; how many rows of each table went, and how many are left, which are none.
 pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>, Vec<Count>)> {
+    lock_items(tx, what).await?;
     let units: Vec<Uuid> = {
         let (_, condition) = what.tables()[0];
         let sql = format!("select unit_id from memory.units where tenant_id = $1 and {condition}");
         bound!(tx, what, sql, query_scalar).fetch_all(tx.conn()).await?
     };
-    let own = own_table(tx).await?;
-    let mut erased = of_units(tx, &units, own.as_deref()).await?;
+    let own = own_tables(tx).await?;
+    let mut erased = of_units(tx, &units, &own).await?;
     if matches!(what, Erase::Session(..)) {
         nobody_said(tx, &units).await?;
     }
@@ -85,7 +86,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
         let gone = bound!(tx, what, sql, query).execute(tx.conn()).await?.rows_affected();
         erased.push((table, i64::try_from(gone).unwrap_or(i64::MAX)));
     }
-    let mut left = of_units(tx, &units, own.as_deref()).await?;
+    let mut left = of_units(tx, &units, &own).await?;
     for (table, condition) in what.tables() {
         let sql =
             format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
@@ -96,11 +97,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
 }
 
 /// The rows of these units in the tables that follow them.
-async fn of_units(
-    tx: &mut TenantTx,
-    units: &[Uuid],
-    own: Option<&str>,
-) -> sqlx::Result<Vec<Count>> {
+async fn of_units(tx: &mut TenantTx, units: &[Uuid], own: &[String]) -> sqlx::Result<Vec<Count>> {
     const VECTORS: &str =
         "select count(*) from memory.vectors where tenant_id = $1 and unit_id = any ($2)";
     const QUEUE: &str =
@@ -111,11 +108,14 @@ async fn of_units(
         let rows = sqlx::query_scalar(sql).bind(tenant).bind(units).fetch_one(tx.conn()).await?;
         counts.push((what, rows));
     }
-    if let Some(own) = own {
+    let mut index = None;
+    for own in own {
         let sql = format!("select count(*) from memory.{own} where unit_id = any ($1)");
-        let rows = sqlx::query_scalar(AssertSqlSafe(sql)).bind(units).fetch_one(tx.conn()).await?;
-        counts.push(("index", rows));
+        let rows: i64 =
+            sqlx::query_scalar(AssertSqlSafe(sql)).bind(units).fetch_one(tx.conn()).await?;
+        index = Some(index.unwrap_or(0) + rows);
     }
+    counts.extend(index.map(|rows| ("index", rows)));
     Ok(counts)
 }
 
@@ -136,12 +136,32 @@ async fn nobody_said(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<()> {
     Ok(())
 }
 
-/// The tenant's own table, if its name is one.
-async fn own_table(tx: &mut TenantTx) -> sqlx::Result<Option<String>> {
-    let space = super::spaces::get(tx).await?;
-    Ok(space.and_then(|space| space.own).filter(|own| {
-        own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    }))
+/// Keeps others from making units of the things that go: who changes a thing holds its row first.
+async fn lock_items(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<()> {
+    let Some((_, condition)) = what.tables().iter().find(|(table, _)| *table == "items") else {
+        return Ok(());
+    };
+    let sql = format!(
+        "select item_id from memory.items where tenant_id = $1 and {condition}
+         order by item_id for update"
+    );
+    bound!(tx, what, sql, query).execute(tx.conn()).await?;
+    Ok(())
+}
+
+/// The tenant's own tables: the one that is searched, and the former model's until that is gone.
+async fn own_tables(tx: &mut TenantTx) -> sqlx::Result<Vec<String>> {
+    const SQL: &str = r"
+        select relname::text from pg_class
+        where relnamespace = 'memory'::regnamespace and relkind = 'r'
+          and relname like 'own\_' || replace($1::uuid::text, '-', '') || '\_%'";
+    // Nobody makes or drops one meanwhile.
+    const LOCK: &str = "select from memory.spaces where tenant_id = $1 for share";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query(LOCK).bind(tenant).execute(tx.conn()).await?;
+    let own: Vec<String> = sqlx::query_scalar(SQL).bind(tenant).fetch_all(tx.conn()).await?;
+    let is_name = |own: &String| own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    Ok(own.into_iter().filter(is_name).collect())
 }
 
 /// How many rows a tenant has, table by table.

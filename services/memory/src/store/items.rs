@@ -185,6 +185,10 @@ pub enum Active {
 /// Which things to list.
 #[derive(Debug, Clone, Default)]
 pub struct Which {
+    /// Only what is this agent's own.
+    pub of_agent: Option<Uuid>,
+    /// Only what is this user's own.
+    pub of_user: Option<String>,
     pub kinds: Vec<i16>,
     pub of_type: String,
     pub session: String,
@@ -205,6 +209,12 @@ pub async fn list(tx: &mut TenantTx, who: &Who, which: &Which) -> sqlx::Result<V
         if who.group {
             query.push(" and group_safe");
         }
+    }
+    if let Some(agent) = which.of_agent {
+        query.push(" and agent_id = ").push_bind(agent);
+    }
+    if let Some(user) = &which.of_user {
+        query.push(" and user_id = ").push_bind(user.clone());
     }
     if !which.kinds.is_empty() {
         query.push(" and kind = any (").push_bind(which.kinds.clone()).push(")");

@@ -49,20 +49,21 @@ pub async fn ensure(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<Space> 
     }
 }
 
-/// Has the tenant searched by another model from now on.
-pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<()> {
+/// Has the tenant searched by another model from now on. It is not while vectors of a third one are
+/// still there, which would be forgotten otherwise; whether it is.
+pub async fn switch(tx: &mut TenantTx, model: Model<'_>) -> sqlx::Result<bool> {
     const SQL: &str = "
         update memory.spaces
         set former = model, model = $2, dimension = $3, own = null, changed_at = clock_timestamp()
-        where tenant_id = $1 and model <> $2";
+        where tenant_id = $1 and model <> $2 and (former is null or former = $2)";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    let done = sqlx::query(SQL)
         .bind(tenant)
         .bind(model.name)
         .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
         .execute(tx.conn())
         .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// The former model is gone.
@@ -73,6 +74,18 @@ pub async fn forget_former(tx: &mut TenantTx, model: &str) -> sqlx::Result<()> {
     sqlx::query(DROP).bind(model).execute(tx.conn()).await?;
     sqlx::query(SQL).bind(tenant).bind(model).execute(tx.conn()).await?;
     Ok(())
+}
+
+/// How many numbers the vectors have that some tenant is searched by, of this model and yet of
+/// another dimension.
+pub async fn otherwise(tx: &mut SystemTx, model: Model<'_>) -> sqlx::Result<Option<i32>> {
+    const SQL: &str =
+        "select dimension from memory.spaces where model = $1 and dimension <> $2 limit 1";
+    sqlx::query_scalar(SQL)
+        .bind(model.name)
+        .bind(i32::try_from(model.dimension).unwrap_or(i32::MAX))
+        .fetch_optional(tx.conn())
+        .await
 }
 
 /// Makes the tenant's own table with its index; how many vectors it has.

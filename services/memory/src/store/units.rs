@@ -139,12 +139,13 @@ pub struct Moved {
     pub ends: i32,
 }
 
-/// Says where chunks stand that were kept, and whatever else of their document has changed.
+/// Says where chunks stand that were kept, and whatever else of their document has changed. Whose
+/// words they are, and where from, stays: they are the same words.
 pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sqlx::Result<()> {
     const UNITS: &str = "
         update memory.units u
         set place = r.place, starts = r.starts, ends = r.ends, group_safe = $3, at = $4, dated = $5,
-            provenance = $6, tags = $7, path = $8
+            tags = $6, path = $7
         from jsonb_to_recordset($2) as r (unit_id uuid, place integer, starts integer, ends integer)
         where u.tenant_id = $1 and u.unit_id = r.unit_id";
 
@@ -156,7 +157,6 @@ pub async fn move_chunks(tx: &mut TenantTx, moved: &[Moved], like: &Unit) -> sql
             .bind(like.group_safe)
             .bind(jiff_sqlx::Timestamp::from(like.at))
             .bind(like.dated)
-            .bind(Json(&like.provenance))
             .bind(&like.tags)
             .bind(&like.path)
             .execute(tx.conn())

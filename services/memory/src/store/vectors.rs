@@ -81,15 +81,26 @@ pub async fn remove_some(tx: &mut TenantTx, model: &str, most: i64) -> sqlx::Res
     Ok(done.rows_affected())
 }
 
+/// A memory that is near to a vector.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Near {
+    /// Which.
+    pub id: Uuid,
+    /// What it says.
+    pub text: String,
+    /// How near, from -1 to 1.
+    pub cosine: f64,
+}
+
 /// The memory of a type that is nearest to a vector, among those of exactly this agent and user.
 pub async fn nearest(
     tx: &mut TenantTx,
     model: &str,
     vector: &[f32],
     whose: (Uuid, &str, &str),
-) -> sqlx::Result<Option<(Uuid, f64)>> {
+) -> sqlx::Result<Option<Near>> {
     const SQL: &str = "
-        select u.source_id, -(v.embedding <#> $3::real[]::vector)
+        select u.source_id as id, u.text, -(v.embedding <#> $3::real[]::vector) as cosine
         from memory.vectors v join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1
         where v.tenant_id = $1 and v.model = $2 and v.agent_id = $4 and v.user_id = $5
           and v.kind = 1 and u.type = $6 and (u.expires_at is null or u.expires_at > now())

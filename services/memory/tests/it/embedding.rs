@@ -144,6 +144,108 @@ async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// As a tenant's that has just gone over to another model than the one of this service.
+async fn go_over(world: &World, person: &Person, former: &str, seconds: i32) -> anyhow::Result<()> {
+    const SQL: &str = "
+        update memory.spaces
+        set former = $1, model = 'other', own = null,
+            changed_at = clock_timestamp() + make_interval(secs => $2)";
+    let mut tx = world.pools()?.tenant(person.tenant).await?;
+    sqlx::query(SQL).bind(former).bind(seconds).execute(tx.conn()).await?;
+    Ok(tx.commit().await?)
+}
+
+#[tokio::test]
+async fn what_is_forgotten_between_two_models_leaves_the_formers_index_too() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 100;
+    let served = world.serve_with(config).await?;
+    let ann = served.somebody();
+    add(&ann, "s1", 110).await?;
+    add(&ann, "s2", 20).await?;
+    assert_eq!(ann.embedded().await?.search, "index");
+    go_over(&world, &ann, "hashed-v1-384", 3_600).await?;
+
+    let what = Some(pb::forget_request::What::Session("s2".into()));
+    let request = pb::ForgetRequest { who: ann.me(), what };
+    let proof = ann.memory.forget(ann.tenant, request).await?;
+
+    let index =
+        |counts: &[pb::Count]| counts.iter().find(|count| count.what == "index").map(|c| c.rows);
+    assert_eq!((index(&proof.erased), index(&proof.left)), (Some(20), Some(0)));
+    let mut tx = world.pools()?.tenant(ann.tenant).await?;
+    let sql = "select relname::text from pg_class where relname like 'own\\_%' and relkind = 'r'";
+    let own: String = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+    let sql = sqlx::AssertSqlSafe(format!("select count(*) from memory.{own}"));
+    let rows: i64 = sqlx::query_scalar(sql).fetch_one(tx.conn()).await?;
+    assert_eq!(rows, 110);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_third_model_waits_until_nothing_is_left_of_the_first() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let first = world.serve().await?;
+    let ann = first.somebody();
+    ann.tell("the ferry leaves at nine").await?;
+    ann.embedded().await?;
+    first.stop().await?;
+    let mut tx = world.pools()?.tenant(ann.tenant).await?;
+    let sql = "
+        insert into memory.vectors
+        select tenant_id, unit_id, 'first', dimension, agent_id, user_id, kind, group_safe, hash,
+               embedding
+        from memory.vectors";
+    sqlx::query(sql).execute(tx.conn()).await?;
+    tx.commit().await?;
+    go_over(&world, &ann, "first", -120).await?;
+
+    let third = world.serve().await?;
+    let ann = Person { memory: third.memory.clone(), ..ann };
+    let until = Instant::now() + Duration::from_secs(60);
+    while ann.status().await?.model != "hashed-v1-384" {
+        assert!(Instant::now() < until);
+        sleep(Duration::from_millis(20)).await;
+    }
+
+    let mut tx = world.pools()?.tenant(ann.tenant).await?;
+    let sql = "select (select count(*) from memory.vectors where model = 'first'), former
+               from memory.spaces";
+    let left: (i64, Option<String>) = sqlx::query_as(sql).fetch_one(tx.conn()).await?;
+    assert_eq!(left, (0, Some("other".to_owned())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_model_that_has_another_dimension_than_its_vectors_is_refused_at_the_start()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let config = |dimension| {
+        let mut config = world.config.clone();
+        config.memory.embedding = Embedding {
+            engine: Engine::OpenAi,
+            base_url: "http://127.0.0.1:1/v1".into(),
+            model: "tiny".into(),
+            dimension,
+            ..Embedding::default()
+        };
+        config
+    };
+    let mut tx = world.pools()?.tenant(holdfast_types::TenantId::generate()).await?;
+    let sql = "insert into memory.spaces (tenant_id, model, dimension)
+               values (control.tenant(), 'tiny', 192)";
+    sqlx::query(sql).execute(tx.conn()).await?;
+    tx.commit().await?;
+
+    let told = world.serve_with(config(256)).await?.ended().await.unwrap_err();
+
+    let told = format!("{told:#}");
+    assert!(told.contains("the model `tiny` have 192 numbers here, and the settings say 256"));
+    assert!(told.contains("set `memory.embedding.dimension` back"), "{told}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow::Result<()> {
     let world = World::new().await?;

@@ -1,7 +1,11 @@
 //! What is forgotten is gone, and the answer proves it.
 
+use std::time::Duration;
+
+use holdfast_pg::TenantTx;
 use holdfast_proto::memory::v1::{self as pb, forget_request::What};
 use holdfast_types::Kind;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{Person, World, fact};
 
@@ -29,6 +33,76 @@ async fn one_thing_goes_with_its_vector() -> anyhow::Result<()> {
     }
     assert_eq!(ann.found("pin in the drawer").await?, ["my keys are in the hall"]);
     assert_eq!(forget(&ann, What::Item(id)).await.unwrap_err().kind, Kind::NotFound);
+    Ok(())
+}
+
+/// Waits until somebody waits for what this transaction holds.
+async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
+    const SQL: &str =
+        "select count(*) from pg_locks where not granted and transactionid::text = $1";
+    let holder: String = sqlx::query_scalar("select pg_current_xact_id()::xid::text")
+        .fetch_one(holder.conn())
+        .await?;
+    let until = Instant::now() + Duration::from_secs(30);
+    loop {
+        let mut tx = world.pools()?.system().await?;
+        let waiting: i64 = sqlx::query_scalar(SQL).bind(&holder).fetch_one(tx.conn()).await?;
+        tx.finish_reading();
+        if waiting > 0 {
+            return Ok(());
+        }
+        anyhow::ensure!(Instant::now() < until, "nobody waits for a lock");
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_put_back_while_it_is_erased_is_not_found_again() -> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    let id = ann.tell("my pin is in the drawer").await?;
+    ann.embedded().await?;
+
+    // Another service is in the middle of erasing it.
+    let mut eraser = world.pools()?.tenant(ann.tenant).await?;
+    for sql in ["delete from memory.units", "delete from memory.items"] {
+        sqlx::query(sql).execute(eraser.conn()).await?;
+    }
+    let request = pb::SetItemActiveRequest { who: ann.me(), id, active: true };
+    let (memory, tenant) = (ann.memory.clone(), ann.tenant);
+    let put_back = tokio::spawn(async move { memory.set_item_active(tenant, request).await });
+    somebody_waits(&world, &mut eraser).await?;
+    eraser.commit().await?;
+
+    assert_eq!(put_back.await?.unwrap_err().kind, Kind::NotFound);
+    assert!(ann.found("pin in the drawer").await?.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_erased_while_it_is_put_back_is_gone_whole() -> anyhow::Result<()> {
+    const AGAIN: &str = "
+        insert into memory.units
+        select (jsonb_populate_record(u, jsonb_build_object('unit_id', gen_random_uuid()))).*
+        from memory.units u";
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    let id = ann.tell("my pin is in the drawer").await?;
+    ann.embedded().await?;
+
+    // Another service is in the middle of putting it back.
+    let mut other = world.pools()?.tenant(ann.tenant).await?;
+    for sql in ["update memory.items set active = true", AGAIN] {
+        sqlx::query(sql).execute(other.conn()).await?;
+    }
+    let asked = ann.clone();
+    let erasing = tokio::spawn(async move { forget(&asked, What::Item(id)).await });
+    somebody_waits(&world, &mut other).await?;
+    other.commit().await?;
+    let proof = erasing.await??;
+
+    assert_eq!((rows(&proof.erased, "units"), rows(&proof.left, "units")), (2, 0));
+    assert!(ann.found("pin in the drawer").await?.is_empty());
     Ok(())
 }
 

@@ -131,6 +131,112 @@ async fn a_memory_that_says_the_same_is_not_kept_twice() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_correction_is_kept_however_alike_it_is() -> anyhow::Result<()> {
+    let (_world, served) = World::start().await?;
+    let ann = served.somebody();
+    let put = |item: pb::NewItem| {
+        let request = pb::PutItemsRequest {
+            who: ann.me(),
+            items: vec![item],
+            // Whatever shares a word says the same.
+            unless_like: 0.1,
+            ..pb::PutItemsRequest::default()
+        };
+        ann.memory.put_items(ann.tenant, request)
+    };
+    let first = put(fact("the dentist is on Tuesday at 14:00")).await?.items;
+
+    // Nobody says that it is a correction, and the numbers do.
+    let moved = put(fact("the dentist is on Tuesday at 15:00")).await?.items;
+    let again = put(fact("at 15:00 on Tuesday is the dentist")).await?.items;
+    assert!(!moved[0].duplicate);
+    assert_eq!((again[0].duplicate, &again[0].id), (true, &moved[0].id));
+
+    let other = fact("the dentist is on Friday at 15:00");
+    let named = pb::NewItem { supersedes: moved[0].id.clone(), ..other };
+    let put_by = put(named.clone()).await?.items;
+    assert!(!put_by[0].duplicate);
+    let mut found = ann.found("when is the dentist?").await?;
+    found.sort();
+    assert_eq!(
+        found,
+        ["the dentist is on Friday at 15:00", "the dentist is on Tuesday at 14:00"],
+        "the one of 14:00 is {}",
+        first[0].id
+    );
+
+    let late = put(named).await.unwrap_err();
+    assert_eq!(late.kind, Kind::Conflict);
+    let told = format!("`{}` was replaced by `{}`", moved[0].id, put_by[0].id);
+    assert!(late.message.contains(&told), "{late}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_replaces_one_fact_by_its_id_replaces_the_one_of_its_key_too() -> anyhow::Result<()> {
+    let (_world, served) = World::start().await?;
+    let ann = served.somebody();
+    let old = ann.put(vec![triple("Ann", "lived in", "Lisbon")]).await?;
+    let current = ann.put(vec![triple("Ann", "lives in", "Porto")]).await?;
+    let replacing = |id: &str| {
+        let new = triple("Ann", "lives in", "Faro");
+        ann.put(vec![pb::NewItem { supersedes: id.to_owned(), ..new }])
+    };
+
+    let new = replacing(&old[0]).await?;
+
+    let list = pb::ListItemsRequest { who: ann.me(), ..pb::ListItemsRequest::default() };
+    let now = ann.memory.list_items(ann.tenant, list).await?.items;
+    assert_eq!(now.iter().map(|item| &item.content).collect::<Vec<_>>(), ["Faro"]);
+    // A second time, it is told what is there instead.
+    let late = replacing(&current[0]).await.unwrap_err();
+    assert!(late.kind == Kind::Conflict && late.message.contains(&new[0]), "{late}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_list_of_one_persons_or_one_agents_is_whole_and_goes_on_after_its_last()
+-> anyhow::Result<()> {
+    let (_world, served) = World::start().await?;
+    let ann = served.somebody();
+    // The same person of another agent of the tenant, and somebody else of the first one.
+    let elsewhere = served.of(ann.tenant, "ann");
+    let bo = ann.as_user("bo");
+    for n in 0..3 {
+        for person in [&ann, &elsewhere, &bo] {
+            person.tell(&format!("number {n}")).await?;
+        }
+    }
+    let list = async |request: pb::ListItemsRequest| {
+        let request = pb::ListItemsRequest { who: ann.as_admin().me(), ..request };
+        ann.memory.list_items(ann.tenant, request).await
+    };
+    let of_agent = Some(ann.who.agent.clone());
+    let of_ann = pb::ListItemsRequest { of_user: Some("ann".into()), ..Default::default() };
+
+    let all_of_ann = list(of_ann.clone()).await?.items;
+    assert_eq!(all_of_ann.iter().filter(|item| item.user == "ann").count(), 6);
+    assert_eq!(all_of_ann.len(), 6);
+    let of_the_agent =
+        list(pb::ListItemsRequest { of_agent: of_agent.clone(), ..Default::default() })
+            .await?
+            .items;
+    assert_eq!(of_the_agent.len(), 6);
+    let both = pb::ListItemsRequest { of_agent, limit: 2, ..of_ann };
+    let page = list(both.clone()).await?;
+    assert_eq!((page.items.len(), page.next.is_empty()), (2, false));
+    let after = page.items[1].id.clone();
+    let rest = list(pb::ListItemsRequest { after, ..both.clone() }).await?;
+    let same = list(pb::ListItemsRequest { after: page.next, ..both }).await?;
+    assert_eq!(rest, same);
+    assert_eq!(rest.items.iter().map(|item| &item.content).collect::<Vec<_>>(), ["number 0"]);
+    assert_eq!(rest.next, "");
+    let nobodys = pb::ListItemsRequest { of_user: Some(String::new()), ..Default::default() };
+    assert!(list(nobodys).await?.items.is_empty());
+    Ok(())
+}
+
+#[tokio::test]
 async fn the_same_request_again_changes_nothing() -> anyhow::Result<()> {
     let (_world, served) = World::start().await?;
     let ann = served.somebody();

@@ -130,6 +130,36 @@ async fn every_version_is_kept_until_the_article_goes() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn a_part_that_a_change_leaves_as_it_is_still_says_where_it_is_from() -> anyhow::Result<()> {
+    let (_world, served) = World::start().await?;
+    let ann = served.somebody();
+    let tea = "# Tea\n\nBoil the water first.\n";
+    let coffee = "# Coffee\n\nGrind the beans.\n";
+    let made = ingest(&ann, pb::Scope::Workspace, &format!("{tea}\n{coffee}"), "").await?;
+    let provenance = Some(pb::Provenance {
+        kind: pb::SourceKind::Web.into(),
+        name: "example.com".into(),
+        ..pb::Provenance::default()
+    });
+    let change = pb::UpdateRequest {
+        who: ann.me(),
+        id: made.id,
+        content: format!("{tea}\n{coffee}Never twice.\n").into_bytes(),
+        provenance,
+        ..pb::UpdateRequest::default()
+    };
+    ann.memory.kb_update(ann.tenant, change).await?;
+
+    let from = async |question: &str| -> anyhow::Result<String> {
+        let hit = ann.search(question).await?.hits.swap_remove(0);
+        Ok(hit.provenance.unwrap_or_default().name)
+    };
+    assert_eq!(from("how do I boil water?").await?, "ann");
+    assert_eq!(from("do I grind beans twice?").await?, "example.com");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_private_is_masked_before_it_is_kept() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut config = world.config.clone();

@@ -84,6 +84,11 @@ impl World {
 }
 
 impl Served {
+    /// Waits until it ends by itself.
+    pub async fn ended(self) -> anyhow::Result<()> {
+        self.running.await?
+    }
+
     pub async fn stop(self) -> anyhow::Result<()> {
         self.stop.cancel();
         self.running.await?
