@@ -81,8 +81,8 @@ impl Jobs {
     ///
     /// # Errors
     ///
-    /// [`Error::FutureSlot`], [`Error::ForgottenSlot`], [`Error::TooManySlots`]; if there is no such job, or the database
-    /// does not answer.
+    /// [`Error::FutureSlot`], [`Error::ForgottenSlot`], [`Error::TooManySlots`]; if there is no such
+    /// job, or the database does not answer.
     pub async fn backfill(
         &self,
         tenant: TenantId,

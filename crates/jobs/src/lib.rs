@@ -11,7 +11,7 @@
 //! | run now, backfill | gateway, tools | `fire.rs` |
 //! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
 //! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs`, `failures.rs` |
-//! | out, answered | scheduler | `out.rs`, `arrive.rs` |
+//! | out, queued, answered | scheduler | `out.rs`, `queued.rs`, `arrive.rs` |
 //! | sweep, forget | scheduler | `sweep.rs` |
 //!
 //! A slot's way: **claim** decides it, in one transaction with the job's next
@@ -49,6 +49,7 @@ mod log;
 mod model;
 mod out;
 mod plan;
+mod queued;
 mod read;
 mod reminders;
 mod row;

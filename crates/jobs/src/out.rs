@@ -22,12 +22,14 @@ pub struct Out {
     pub arrives: bool,
     /// Whether it was answered, and the answer is on its way.
     pub answered: bool,
+    /// How long it may take from when its turn begins, if it has waited for that too long.
+    pub patience: Option<Duration>,
     until: jiff_sqlx::Timestamp,
 }
 
 /// Tenant, job, slot, session, place, until when, how many milliseconds that is from now.
-/// Whether it is to arrive, and is on its way.
-type Row = (Uuid, Uuid, String, Uuid, i64, jiff_sqlx::Timestamp, i64, bool, bool);
+/// Whether it is to arrive, and is on its way; how many milliseconds it may take once it begins.
+type Row = (Uuid, Uuid, String, Uuid, i64, jiff_sqlx::Timestamp, i64, bool, bool, Option<i64>);
 
 impl Jobs {
     /// Up to `limit` firings that are out and whose end is a message's, whosever they are: those
@@ -40,7 +42,7 @@ impl Jobs {
         const SQL: &str = "
             select tenant_id, job_id, slot, session_id, seq, until,
                    (extract(epoch from until - clock_timestamp()) * 1000)::bigint,
-                   arrives, answered_at is not null
+                   arrives, answered_at is not null, (patience * 1000)::bigint
             from schedule.firings
             where state = 'delivered' and session_id is not null
               and ($2::timestamptz is null or until >= $2)
@@ -58,14 +60,17 @@ impl Jobs {
             .await?;
         once.done();
         rows.into_iter()
-            .map(|(tenant, job, slot, session, seq, until, left, arrives, answered)| {
+            .map(|(tenant, job, slot, session, seq, until, left, arrives, answered, patience)| {
+                let millis =
+                    |millis: i64| Duration::from_millis(u64::try_from(millis).unwrap_or(0));
                 Ok(Out {
                     firing: firing_ref(tenant, job, &slot)?,
                     session: session.into(),
                     seq,
-                    left: Duration::from_millis(u64::try_from(left).unwrap_or(0)),
+                    left: millis(left),
                     arrives,
                     answered,
+                    patience: patience.map(millis),
                     until,
                 })
             })

@@ -76,7 +76,7 @@ impl Jobs {
                     until = clock_timestamp() + d.lease * interval '1 second',
                     run_id = coalesce(d.run_id, f.run_id),
                     session_id = coalesce(d.session_id, f.session_id), seq = coalesce(d.seq, f.seq),
-                    arrives = f.arrives or d.arrives,
+                    arrives = f.arrives or d.arrives, patience = null,
                     delivered_at = coalesce(f.delivered_at, clock_timestamp())
                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::float8[],
                             $6::uuid[], $7::bigint[], $8::boolean[])
@@ -177,9 +177,8 @@ impl Jobs {
     /// Ends firings that have run, and says of how many that counts: those that had not ended yet.
     ///
     /// An error delays the job's next slot by 30 s, 1, 5, 15, 60 min, the more there are one after
-    /// another; a job that has no slot left is tried three times more, unless its answer is still on its way
-    /// ([`UNSENT`](crate::UNSENT)). One that has no slot left
-    /// and is not tried again is done, or gone if it did well and was to go.
+    /// another; a job that has no slot left is tried three times more, unless its answer is still
+    /// on its way ([`UNSENT`](crate::UNSENT)). One that has no slot left and is not tried again is done, or gone if it did well and was to go.
     ///
     /// # Errors
     ///

@@ -18,6 +18,8 @@ pub enum Overdue {
     Stopped(Running),
     /// Its turn waited for a person's word and waits no more; whether somebody should claim.
     Woken(bool),
+    /// A turn is at it, and was left alone.
+    Begun,
     /// No turn is at it: it waits for its turn, or has ended by now.
     Waits,
     /// There is no such message, or none any more.
@@ -42,28 +44,67 @@ impl Sessions {
             tx.rollback().await?;
             return Ok(Overdue::Gone);
         };
-        let overdue = end(&mut tx, &lease, seq, &state).await?;
-        match overdue {
-            Overdue::Waits | Overdue::Gone => tx.rollback().await?,
-            Overdue::Stopped(_) | Overdue::Woken(_) => tx.commit().await?,
-        }
+        let overdue = match turn(&mut tx, &lease, seq, &state).await? {
+            Turn::Runs(running) => {
+                end_seen(&mut tx, session, Some(seq)).await?;
+                Overdue::Stopped(running)
+            }
+            Turn::WaitsForWord => {
+                end_seen(&mut tx, session, None).await?;
+                Overdue::Woken(make_ready(&mut tx, &lease, KeepWait::No).await?)
+            }
+            Turn::Another => {
+                tx.rollback().await?;
+                return Ok(Overdue::Waits);
+            }
+        };
+        tx.commit().await?;
+        Ok(overdue)
+    }
+
+    /// Whether a turn is at a message; nothing is ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`end_overdue`](Self::end_overdue).
+    pub async fn look_overdue(
+        &self,
+        tenant: TenantId,
+        session: SessionId,
+        seq: i64,
+    ) -> Result<Overdue, Error> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let lease = lock(&mut tx, session).await?.ok_or_else(|| no_session(session))?;
+        let overdue = match state(&mut tx, session, seq).await? {
+            None => Overdue::Gone,
+            Some(state) => match turn(&mut tx, &lease, seq, &state).await? {
+                Turn::Runs(_) | Turn::WaitsForWord => Overdue::Begun,
+                Turn::Another => Overdue::Waits,
+            },
+        };
+        tx.rollback().await?;
         Ok(overdue)
     }
 }
 
-async fn end(tx: &mut TenantTx, lease: &Lease, seq: i64, state: &str) -> Result<Overdue, Error> {
+/// Whose turn it is in a session, for one message.
+enum Turn {
+    Runs(Running),
+    WaitsForWord,
+    Another,
+}
+
+async fn turn(tx: &mut TenantTx, lease: &Lease, seq: i64, state: &str) -> sqlx::Result<Turn> {
     let seen = state == "seen";
     if let Some(running) = running(lease) {
         // A turn marks what it has seen with its first write; until then it is the oldest.
         if seen || oldest(tx, lease.session).await? == Some(seq) {
-            end_seen(tx, lease.session, Some(seq)).await?;
-            return Ok(Overdue::Stopped(running));
+            return Ok(Turn::Runs(running));
         }
     } else if seen && lease.state == State::WaitForEvent && lease.wait.is_for_approval() {
-        end_seen(tx, lease.session, None).await?;
-        return Ok(Overdue::Woken(make_ready(tx, lease, KeepWait::No).await?));
+        return Ok(Turn::WaitsForWord);
     }
-    Ok(Overdue::Waits)
+    Ok(Turn::Another)
 }
 
 /// The word for how far a message is.

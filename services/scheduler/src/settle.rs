@@ -90,8 +90,8 @@ impl Settle {
         let ends = self.ctx.sessions.ends(&messages).await?;
         let arrivals = self.arrivals(page, &ends).await?;
         let mut open = vec![true; page.len()];
-        let (mut ended, mut ran, mut more) = (Vec::new(), Vec::new(), Vec::new());
-        let mut answered = Vec::new();
+        let (mut ended, mut ran, mut begun) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut answered, mut queued) = (Vec::new(), Vec::new());
         for end in ends {
             let Some(out) = page.get(end.place) else { continue };
             open[end.place] = false;
@@ -113,15 +113,15 @@ impl Settle {
                 Ok(Late::GivenUp) => ended.push(over(out, Outcome::Error, "timeout")),
                 // It was answered and forgotten long ago.
                 Ok(Late::Gone) => ended.push(over(out, Outcome::Skipped, "gone")),
-                Ok(Late::Waits) => {
-                    more.push(again(out, GRACE + MORE));
-                }
+                Ok(Late::Waits) => queued.push(out.firing),
+                Ok(Late::Begins(patience)) => begun.push(again(out, patience)),
                 Err(error) => warn!(%error, "a run that takes too long cannot be ended yet"),
             }
         }
         // The log says which turn it was.
         self.ctx.jobs.delivered(&ran).await?;
-        self.ctx.jobs.delivered(&more).await?;
+        self.ctx.jobs.delivered(&begun).await?;
+        self.ctx.jobs.queued(&queued, GRACE + MORE).await?;
         self.ctx.jobs.answered(&answered).await?;
         for end in &ended {
             meter::ended(end.outcome);
@@ -150,7 +150,11 @@ impl Settle {
 
     /// Ends what takes too long, if it has begun, and nobody else's turn.
     async fn give_up(&self, out: &Out) -> Result<Late, SessionError> {
-        let ended = self.ctx.sessions.end_overdue(out.firing.tenant, out.session, out.seq).await;
+        let (sessions, tenant) = (&self.ctx.sessions, out.firing.tenant);
+        let ended = match out.patience {
+            None => sessions.end_overdue(tenant, out.session, out.seq).await,
+            Some(_) => sessions.look_overdue(tenant, out.session, out.seq).await,
+        };
         match ended {
             // The session was deleted, and the message with it.
             Err(error) if error.kind() == Kind::NotFound => Ok(Late::GivenUp),
@@ -168,6 +172,8 @@ impl Settle {
                 }
                 Ok(Late::GivenUp)
             }
+            // It waited for so long that its time begins only now.
+            Ok(Overdue::Begun) => Ok(Late::Begins(out.patience.unwrap_or(GRACE))),
             Ok(Overdue::Waits) => Ok(Late::Waits),
             Ok(Overdue::Gone) => Ok(Late::Gone),
         }
@@ -177,6 +183,7 @@ impl Settle {
 /// What becomes of a firing that takes longer than it may.
 enum Late {
     GivenUp,
+    Begins(Duration),
     Waits,
     Gone,
 }

@@ -126,6 +126,32 @@ async fn a_reminder_that_waits_behind_somebody_s_turn_ends_neither_that_nor_itse
 }
 
 #[tokio::test]
+async fn what_begins_late_has_as_long_as_what_begins_at_once() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let what = AgentTurn { timeout_seconds: 600, ..AgentTurn::new("x") };
+    let _scheduler = world.scheduler().await?;
+    let job = world.add(world.new_job(soon(10)?, world::json(what))).await?;
+    let is_out = "select count(*) from schedule.firings where state = 'delivered'";
+    world.until(is_out, 1).await?;
+    let so_long_ago = "update schedule.firings set delivered_at = delivered_at - interval '620 s',
+                       until = until - interval '620 s'";
+    world.admin(so_long_ago).await?;
+    world.until(&format!("{is_out} and patience between 659 and 661"), 1).await?;
+
+    let (claim, _) = world.claim().await?;
+    let a_minute_later = "update schedule.firings set until = until - interval '61 s'";
+    world.admin(a_minute_later).await?;
+    let anew = "until > clock_timestamp() + interval '500 s' and patience is null";
+    world.until(&format!("{is_out} and {anew}"), 1).await?;
+    assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 0);
+
+    world.admin(so_long_ago).await?;
+    assert_eq!(world.line(&job).await?.class.as_deref(), Some("timeout"));
+    assert_eq!(world.sessions.load(&claim, 10).await?.cancel_upto, 1);
+    Ok(())
+}
+
+#[tokio::test]
 async fn one_whose_message_was_forgotten_has_ended_and_holds_nothing_up() -> anyhow::Result<()> {
     let world = World::start().await?;
     let _scheduler = world.scheduler().await?;
