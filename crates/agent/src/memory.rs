@@ -49,9 +49,10 @@ pub struct Extracted {
     pub triple: Option<[String; 3]>,
 }
 
-/// What was said in a stretch of a journal, from its beginning, in about so many characters at most,
-/// and of how many of the entries that is all: what is beyond is for another time. The text is empty
-/// if the person said nothing.
+/// What was said in a stretch of a journal, from its beginning, in about `most` characters.
+///
+/// With it goes of how many of the entries that is all: what is beyond is for another time. The text
+/// is empty if the person said nothing.
 #[must_use]
 pub fn transcript(entries: &[Entry], most: usize) -> (String, usize) {
     let (mut all, mut left) = (String::new(), most);
