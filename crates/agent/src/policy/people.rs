@@ -250,7 +250,7 @@ mod tests {
         let (tenant, agent) = (json!({ "owners": ["telegram:7"] }), json!({}));
         let are = |speakers: &[Author]| are_owners(&tenant, &agent, speakers).unwrap();
         assert_eq!(
-            (are(&[owner.clone()]), are(&[owner, stranger]), are(&[])),
+            (are(std::slice::from_ref(&owner)), are(&[owner, stranger]), are(&[])),
             (true, false, false)
         );
         assert!(are_owners(&json!({ "owners": 7 }), &agent, []).is_err());
