@@ -14,7 +14,7 @@ use holdfast_directory::{Connection, Directory};
 use holdfast_tools::{Allowed, Call, Connections, Opened};
 use holdfast_types::{ConnectionKind, Fault as _, Kind, SessionKind, UsedBy};
 
-use crate::held::Held;
+use crate::{held::Held, person::of_account};
 
 /// The connections of the tenants whose sessions are held here.
 #[derive(Debug)]
@@ -99,15 +99,15 @@ fn is_owners(kind: SessionKind, audience: Audience) -> bool {
 
 /// Whether a conversation is one person's alone: their session's key ends with them.
 fn is_of(kind: SessionKind, key: &str, person: &str) -> bool {
-    let Some((channel, peer)) = person.split_once(':') else { return false };
     let parts: Vec<String> =
         key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     match (kind, parts.as_slice()) {
-        (SessionKind::Dm, ["agent", _, "dm", of, peer_of] | ["agent", _, "dm", of, _, peer_of]) => {
-            *of == channel && *peer_of == peer
+        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => person == format!("{of}:{peer}"),
+        (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
+            person == of_account(of, account, peer)
         }
-        (SessionKind::Api, ["agent", _, "api", user]) => channel == "api" && *user == peer,
+        (SessionKind::Api, ["agent", _, "api", user]) => person == format!("api:{user}"),
         _ => false,
     }
 }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_there_for_those_whom_it_is_for() {
-        let all = ["owner", "everyone", "telegram:42", "api:anna", "any:a:b"];
+        let all = ["owner", "everyone", "telegram:42", "api:anna", "any:a:b", "shop:one:1"];
         let all = all.map(|used_by| connection(used_by.split(':').next().unwrap(), used_by));
         let names = |kind, audience, key: &str| {
             let usable = usable(&all, kind, audience, key).into_iter();
@@ -146,7 +146,9 @@ mod tests {
             (SessionKind::Cron, others, "agent:main:cron:a:b", "owner everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", "everyone telegram"),
             (SessionKind::Dm, owner, "agent:main:dm:telegram:7", "owner everyone"),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone telegram"),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone"),
+            (SessionKind::Dm, others, "agent:main:dm:shop:one:1", "everyone shop"),
+            (SessionKind::Dm, others, "agent:main:dm:shop:two:1", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:421", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:discord:42", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", "everyone any"),

@@ -71,11 +71,8 @@ fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
             Some(OWNER.to_owned())
         }
         (SessionKind::Dm, ["agent", _, "dm", of, peer]) => Some(format!("{of}:{peer}")),
-        // One account's 42 is not another's. An account with a colon stays as the key writes it, so
-        // that where it ends is never in doubt.
         (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
-            let account = account.replace('%', "%25").replace(':', "%3A");
-            Some(format!("{of}:{account}:{peer}"))
+            Some(of_account(of, account, peer))
         }
         (SessionKind::Api, ["agent", _, "api", name]) => {
             let person = name.split_once('/').map_or(*name, |(person, _)| person);
@@ -91,6 +88,13 @@ fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
     }
     // Longer than the memory service takes for a name: such a one cannot be told from others.
     .filter(|user| user.len() <= 256)
+}
+
+/// Somebody on one account of a channel: one account's 42 is not another's. An account with a colon
+/// stays as the key writes it, so that where it ends is never in doubt.
+pub(crate) fn of_account(channel: &str, account: &str, peer: &str) -> String {
+    let account = account.replace('%', "%25").replace(':', "%3A");
+    format!("{channel}:{account}:{peer}")
 }
 
 #[cfg(test)]
