@@ -256,7 +256,7 @@ impl Clockwork {
         })
     }
 
-    /// Switches all jobs off, and waits until all that was due by then has ended.
+    /// Has no job come any more, and waits until all that was due by then has ended.
     ///
     /// # Errors
     ///
@@ -266,14 +266,21 @@ impl Clockwork {
         const STOP: &str = "
             with old as (select tenant_id, job_id, slot_at from schedule.jobs for update)
             update schedule.jobs j
-            set state = case when j.state = 'active' then 'paused' else j.state end,
-                slot_at = null, due_at = null
+            set slot_at = null, due_at = null
             from old where j.job_id = old.job_id and j.tenant_id = old.tenant_id
             returning old.job_id, old.slot_at";
         const OPEN: &str = "
             select count(*) from schedule.firings where state in ('pending', 'delivered')";
+        // What is due once counts, decided or not.
+        const UNDECIDED: &str = "
+            select count(*) from schedule.jobs where kind = 'at' and due_at <= now()";
 
         let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
+        let begun = Instant::now();
+        while self.number(UNDECIDED).await? > 0 {
+            ensure!(begun.elapsed() < patience, "slots that are due are not decided");
+            sleep(Duration::from_millis(100)).await;
+        }
         let stopped: Vec<(Uuid, Option<jiff_sqlx::Timestamp>)> =
             sqlx::query_as(STOP).fetch_all(&mut admin).await?;
         let ends: HashMap<Uuid, Option<Timestamp>> =
