@@ -146,7 +146,7 @@ mod tests {
             (SessionKind::Cron, others, "agent:main:cron:a:b", "owner everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", "everyone telegram"),
             (SessionKind::Dm, owner, "agent:main:dm:telegram:7", "owner everyone"),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone"),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", "everyone telegram"),
             (SessionKind::Dm, others, "agent:main:dm:shop:one:1", "everyone shop"),
             (SessionKind::Dm, others, "agent:main:dm:shop:two:1", "everyone"),
             (SessionKind::Dm, others, "agent:main:dm:telegram:421", "everyone"),

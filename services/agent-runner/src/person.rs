@@ -3,7 +3,7 @@
 //! | conversation | whose |
 //! |---|---|
 //! | the owner's own: main, heartbeat, their direct messages | `owner` |
-//! | somebody else's direct messages | `telegram:42`, as their session's key says; with `dm_scope: per-account-channel-peer` `telegram:bot:42` |
+//! | somebody else's direct messages | `telegram:42`, as their session's key says; `webhook:shop:42`, each account's own, where the platform has no ids of its own |
 //! | a program's | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
 //! | a group's, a topic's | `group:telegram:-100`: the group's own, told nowhere else |
 //! | a main session in which others write too, a subagent's, a job's | nobody's |
@@ -90,9 +90,16 @@ fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
     .filter(|user| user.len() <= 256)
 }
 
-/// Somebody on one account of a channel: one account's 42 is not another's. An account with a colon
-/// stays as the key writes it, so that where it ends is never in doubt.
+/// The channels whose platform gives each person one id for all accounts.
+const PLATFORM_WIDE: [&str; 1] = ["telegram"];
+
+/// Somebody on one account of a channel: one account's 42 is not another's, but where the platform
+/// says so. An account with a colon stays as the key writes it, so that where it ends is never in
+/// doubt.
 pub(crate) fn of_account(channel: &str, account: &str, peer: &str) -> String {
+    if PLATFORM_WIDE.contains(&channel) {
+        return format!("{channel}:{peer}");
+    }
     let account = account.replace('%', "%25").replace(':', "%3A");
     format!("{channel}:{account}:{peer}")
 }
@@ -111,7 +118,8 @@ mod tests {
             (SessionKind::Heartbeat, owner, "agent:main:heartbeat", Some("owner")),
             (SessionKind::Dm, owner, "agent:main:dm:telegram:7", Some("owner")),
             (SessionKind::Dm, others, "agent:main:dm:telegram:42", Some("telegram:42")),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", Some("telegram:bot:42")),
+            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", Some("telegram:42")),
+            (SessionKind::Dm, others, "agent:main:dm:webhook:shop:42", Some("webhook:shop:42")),
             (SessionKind::Dm, others, "agent:main:dm:hook:shop%3Aa:1", Some("hook:shop%3Aa:1")),
             (SessionKind::Dm, others, "agent:main:dm:hook:shop:a%3A1", Some("hook:shop:a:1")),
             (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", Some("any:a:b")),
