@@ -336,10 +336,12 @@ impl Agents {
             .collect();
         let paths: Vec<TreePath> = self.paths.iter().chain(&noted).cloned().collect();
         let mut briefing = self.workspaces.briefing(tenant, agent, &paths).await?;
-        if briefing.files.is_empty()
-            && self.workspaces.head(tenant, agent).await? == Revision::EMPTY
-        {
-            self.workspaces.seed(tenant, agent).await?;
+        if briefing.files.is_empty() {
+            if self.workspaces.head(tenant, agent).await? == Revision::EMPTY {
+                self.workspaces.seed(tenant, agent).await?;
+            }
+            // Also when somebody else has just given it its files: a new agent's first sessions
+            // begin at once.
             briefing = self.workspaces.briefing(tenant, agent, &paths).await?;
         }
         let Briefing { files: found, skills } = briefing;

@@ -160,6 +160,9 @@ async fn sessions_at_once_on_two_runners_use_no_more_than_there_is() -> anyhow::
         }
     }
 
+    let requests = world.model.requests();
+    let has_files = requests.iter().all(|asked| !asked.body.to_string().contains("[MISSING]"));
+    assert!(has_files, "a session began before its agent's first files were there");
     // What is read is estimated as some 3,000, and is 6,000 in truth: by that much for each answer
     // under way the budget may be exceeded, and there is room for five of them at the most.
     let answered = world.model.count();
