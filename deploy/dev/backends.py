@@ -380,7 +380,7 @@ class Postgres(Server):
             "port": self.port,
             "unix_socket_directories": "",
             "max_connections": 400,
-            "shared_buffers": "128MB",
+            "shared_buffers": f"{shared_buffers()}MB",
             "timezone": "UTC",
             "log_timezone": "UTC",
             "log_line_prefix": "%m [%p] %d ",
@@ -461,6 +461,12 @@ class Redis(Server):
 
 
 # --- whose rights ----------------------------------------------------------------------------------
+
+
+def shared_buffers():
+    """How many MB PostgreSQL keeps of its data. Memory counts once it is used."""
+    machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
+    return max(128, min(machine // 8, 512))
 
 
 def as_user(uid):

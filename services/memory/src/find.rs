@@ -30,6 +30,9 @@ const FLOOR: f32 = 0.3;
 /// How much an answer among chunks is held back for repeating a better one, unless it is said.
 const DIVERSITY: f32 = 0.1;
 
+/// Of more units than these a word's rarity is not told apart: holders are counted up to 1,001.
+const COUNTED: u32 = 20_000;
+
 /// What is asked.
 #[derive(Debug, Clone)]
 pub struct Wanted {
@@ -157,10 +160,13 @@ fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
 }
 
 /// What the score of the words must know of everything that is searched together.
+///
+/// How many there are is counted up to a setting; with the bound here, what words weigh does not
+/// depend on it.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of term counts")]
 fn collection(seen: &Seen) -> Collection {
     Collection {
-        units: u32::try_from(seen.vectors).unwrap_or(u32::MAX),
+        units: u32::try_from(seen.vectors).unwrap_or(u32::MAX).min(COUNTED),
         mean_terms: seen.mean_length as f32,
     }
 }

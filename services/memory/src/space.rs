@@ -25,6 +25,9 @@ use crate::{
 /// For how long what was read is believed.
 pub const FRESH: Duration = Duration::from_secs(5);
 
+/// For how long it is believed that there is much: to count much takes longer than to search it.
+const MUCH: Duration = Duration::from_secs(60);
+
 /// The most that is remembered; beyond it all is read again.
 const MOST: usize = 10_000;
 
@@ -37,6 +40,8 @@ pub struct View {
     pub space: Option<Space>,
     /// Who wrote what is seen, and how much there is of it.
     pub seen: Seen,
+    /// When that was counted.
+    counted: Option<Instant>,
 }
 
 /// What was read.
@@ -56,23 +61,37 @@ impl Views {
     /// How `who`'s things are searched.
     pub async fn of(&self, tenant: TenantId, who: &Who) -> sqlx::Result<Arc<View>> {
         let key = (tenant, who.agent, who.user.clone());
-        if let Some((read, view)) = self.known().get(&key)
+        let before = self.known().get(&key).cloned();
+        if let Some((read, view)) = &before
             && read.elapsed() < FRESH
         {
             return Ok(Arc::clone(view));
         }
         let mut tx = self.pools.tenant(tenant).await?;
         let space = spaces::get(&mut tx).await?;
-        let model = space.as_ref().map_or("", |space| space.model.as_str());
-        let seen = search::seen(&mut tx, who, (model, self.exact_up_to + 1)).await?;
+        let view = match before.filter(|(_, before)| self.is_much(before, space.as_ref())) {
+            Some((_, before)) => View { space, ..View::clone(&before) },
+            None => {
+                let model = space.as_ref().map_or("", |space| space.model.as_str());
+                let seen = search::seen(&mut tx, who, (model, self.exact_up_to + 1)).await?;
+                View { space, seen, counted: Some(Instant::now()) }
+            }
+        };
         tx.finish_reading();
-        let view = Arc::new(View { space, seen });
+        let view = Arc::new(view);
         let mut known = self.known();
         if known.len() >= MOST {
             known.clear();
         }
         known.insert(key, (Instant::now(), Arc::clone(&view)));
         Ok(view)
+    }
+
+    /// Whether it was much not long ago, of the same model.
+    fn is_much(&self, before: &View, space: Option<&Space>) -> bool {
+        let same = before.space.as_ref().map(|space| &space.model) == space.map(|now| &now.model);
+        same && before.seen.vectors > self.exact_up_to
+            && before.counted.is_some_and(|counted| counted.elapsed() < MUCH)
     }
 
     /// The table to search by index; `None` is the exact scan.

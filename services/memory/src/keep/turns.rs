@@ -75,12 +75,17 @@ impl Keeper {
             .map(|turn| turn.author.clone())
             .filter(|author| !author.is_empty())
             .collect();
+        let mut is_somebody_new = false;
         if !made.is_empty() && !authors.is_empty() {
-            units::authors(&mut tx, who, &authors.into_iter().collect::<Vec<_>>()).await?;
+            let authors: Vec<String> = authors.into_iter().collect();
+            is_somebody_new = units::authors(&mut tx, who, &authors).await?;
         }
         tx.commit().await?;
-        if !made.is_empty() {
+        // Not with each turn: to count much again takes longer than a search.
+        if is_somebody_new {
             self.views.forget(tenant);
+        }
+        if !made.is_empty() {
             self.waiting.notify_one();
         }
         Ok(made.len())

@@ -91,21 +91,21 @@ pub async fn last_turn(
         .await
 }
 
-/// Remembers who said something.
-pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Result<()> {
+/// Remembers who said something; whether one of them is new.
+pub async fn authors(tx: &mut TenantTx, who: &Who, names: &[String]) -> sqlx::Result<bool> {
     const SQL: &str = "
         insert into memory.authors (tenant_id, agent_id, user_id, name)
         select $1, $2, $3, name from unnest($4::text[]) as n (name)
         on conflict do nothing";
     let tenant = tx.tenant().as_uuid();
-    sqlx::query(SQL)
+    let done = sqlx::query(SQL)
         .bind(tenant)
         .bind(who.agent)
         .bind(&who.user)
         .bind(names)
         .execute(tx.conn())
         .await?;
-    Ok(())
+    Ok(done.rows_affected() > 0)
 }
 
 /// A chunk that is there, by what it says.
