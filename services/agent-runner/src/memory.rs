@@ -183,6 +183,7 @@ impl Memories for Memory {
             author: call.agent_name.to_string(),
             confidence: None,
             request_id: call.key.clone(),
+            session: call.session.to_string(),
         };
         Ok(article(within(KEEP, self.client.kb_ingest(call.tenant, request)).await?))
     }
@@ -201,6 +202,7 @@ impl Memories for Memory {
             provenance: Some(source(call, &change.source)),
             author: call.agent_name.to_string(),
             version: change.version,
+            session: call.session.to_string(),
             ..pb::UpdateRequest::default()
         };
         let updated = within(KEEP, self.client.kb_update(call.tenant, request)).await?;

@@ -13,7 +13,7 @@
 use std::time::Duration;
 
 use holdfast_kit::Backoff;
-use holdfast_pg::Pools;
+use holdfast_pg::{Pools, TenantTx};
 use holdfast_types::{AgentId, TenantId};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -21,12 +21,13 @@ use tracing::{info, warn};
 use uuid::Uuid;
 
 use crate::{
-    Error,
+    Error, keep,
     space::Views,
     store::{
         erasures::{self, Erasure, Rows},
-        forget::{self, Count, Erase},
+        forget::{Count, Erase},
         late,
+        sources::Conversations,
     },
     who::ALL_AGENTS,
 };
@@ -105,8 +106,8 @@ impl Eraser {
             return Ok(());
         };
         let (erased, left) = match late::until(&mut tx, id).await? {
-            None => forget::erase(&mut tx, &what(&erasure)?).await?,
-            Some(until) => late::erase(&mut tx, (&erasure.what, &erasure.subject), until).await?,
+            None => keep::erase(&mut tx, &what(&erasure)?).await?,
+            Some(until) => erase_late(&mut tx, &erasure, until).await?,
         };
         let is_last = erasure.passes + 1 >= PASSES;
         let again = (!is_last).then_some(LATE.as_secs_f64());
@@ -126,9 +127,25 @@ impl Eraser {
     }
 }
 
+/// Erases what was written before people had it erased, and was kept since.
+async fn erase_late(
+    tx: &mut TenantTx,
+    erasure: &Erasure,
+    until: jiff_sqlx::Timestamp,
+) -> Result<(Vec<Count>, Vec<Count>), Error> {
+    let (mut erased, mut left) = late::erase(tx, (&erasure.what, &erasure.subject), until).await?;
+    if let Some(of) = Conversations::of(&what(erasure)?) {
+        let (of_articles, left_of_articles) = keep::erase_articles(tx, &of.up_to(until)).await?;
+        keep::add(&mut erased, &of_articles);
+        keep::add(&mut left, &left_of_articles);
+    }
+    Ok((erased, left))
+}
+
 fn what(erasure: &Erasure) -> Result<Erase, Error> {
     match erasure.what.as_str() {
         "session" => Ok(Erase::Session(erasure.subject.clone(), None)),
+        "user" => Ok(Erase::User(erasure.subject.clone())),
         "agent" => {
             let agent: AgentId = erasure.subject.parse()?;
             // What belongs to all agents is nobody's to take along.

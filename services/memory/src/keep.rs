@@ -7,6 +7,7 @@ mod items;
 mod policy;
 mod proposals;
 mod reading;
+mod sources;
 mod turns;
 
 use std::sync::Arc;
@@ -21,6 +22,7 @@ pub use forget::What;
 pub use items::NewItem;
 pub use policy::Policy;
 pub use proposals::{Proposal, Verdict};
+pub use sources::{add, erase, erase_articles};
 pub use turns::{NewTurn, Told};
 
 use crate::{embedders::Embedders, space::Views};

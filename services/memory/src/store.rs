@@ -11,6 +11,7 @@ pub mod items;
 pub mod late;
 pub mod queue;
 pub mod search;
+pub mod sources;
 pub mod spaces;
 pub mod units;
 pub mod vectors;

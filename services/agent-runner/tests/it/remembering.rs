@@ -109,14 +109,7 @@ async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> any
 
     world.ask("a", "hello").await?;
     let begun = std::time::Instant::now();
-    let foreign = world.sessions.ingest(other.id, foreign).await?;
-    world.bus.wake_run(0);
-    world
-        .until("the other tenant is answered", async || {
-            let answer = world.sessions.answer(other.id, foreign.message).await;
-            answer.is_ok_and(|answer| answer.outcome.is_some())
-        })
-        .await?;
+    world.answer_in(other.id, foreign).await?;
 
     assert!(begun.elapsed() >= limit, "it was not asked: {:?}", begun.elapsed());
     Ok(())
@@ -192,15 +185,7 @@ async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_
     let key = SessionKey::api(&theirs.name, "anna/two")?;
     let message = world.message("anna/two", "what is my cat called?");
     let foreign = NewMessage { key, agent: theirs.id, ..message };
-    let foreign = world.sessions.ingest(other.id, foreign).await?;
-    world.bus.wake_run(0);
-    world
-        .until("the other tenant is answered", async || {
-            let answer = world.sessions.answer(other.id, foreign.message).await;
-            answer.is_ok_and(|answer| answer.outcome.is_some())
-        })
-        .await?;
-    let foreign = world.sessions.answer(other.id, foreign.message).await?.text;
+    let foreign = world.answer_in(other.id, foreign).await?.text;
 
     assert_eq!(before, "I know no cat");
     assert!(told.starts_with("Remembered as itm_"), "{told}");
@@ -222,6 +207,70 @@ async fn what_is_told_in_one_session_is_known_in_another_of_the_same_person_and_
     let expected =
         ["api:anna: the cat is called Tom", "group:telegram:-100: our cat is called Tom"];
     assert_eq!(all, expected);
+    Ok(())
+}
+
+/// Adds to the knowledge base what it is told to, and changes what it has added.
+fn writing(chat: &Chat) -> Reply {
+    if let Some(ChatMessage::Tool { output, .. }) = chat.messages.last() {
+        return Scripted::text(output);
+    }
+    let told = last_said(chat);
+    if let Some((_, text)) = told.split_once("Add: ") {
+        let input = serde_json::json!({ "text": text, "source": "Ann" }).to_string();
+        return Scripted::calls(&[("a", "kb_ingest", &input)]);
+    }
+    match told.split_once("Change ").and_then(|(_, change)| change.split_once(": ")) {
+        Some((id, text)) => {
+            let change = serde_json::json!({
+                "id": id, "version": 1, "text": text, "source": "Ann",
+            });
+            Scripted::calls(&[("b", "kb_update", &change.to_string())])
+        }
+        None => Scripted::text("nothing to write"),
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_adds_to_the_knowledge_base_is_erased_with_the_conversation()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.use_demo().await?;
+    let memory = world.memory().await?;
+    let model = Arc::new(Scripted::answering(|request| Ok(writing(&request.chat))));
+    let config = world.config_with(&memory);
+    let _runner = world.runner_with(config, |app| app.with_demo(model)).await?;
+    let owner = async |text: &str| -> anyhow::Result<(String, String)> {
+        let sent = world.send(world.owners(text)).await?;
+        Ok((sent.session.to_string(), world.text(&sent).await?))
+    };
+
+    let (session, added) = owner("Add: Cats sleep.").await?;
+    let id = added.split([' ', ',']).find(|word| word.starts_with("doc_")).unwrap_or_default();
+    let (same, changed) = owner(&format!("Change {id}: Cats sleep at noon.")).await?;
+    let other = world.ask("anna", "Add: Dogs sleep.").await?;
+    let brought = |user: &str, session: &str| {
+        format!(
+            "select count(*) from memory.sources where user_id = '{user}' and session = '{session}'"
+        )
+    };
+    let sources = world.number(&brought("owner", &session)).await?;
+    let who = pb::Who { everything: true, ..pb::Who::default() };
+    let what = Some(pb::forget_request::What::Session(session.clone()));
+    let forget = pb::ForgetRequest { who: Some(who), what };
+    let proof = client(&memory)?.forget(world.tenant, forget).await?;
+
+    assert!(added.starts_with("Added: doc_"), "{added}");
+    assert_eq!((changed, same), (format!("Changed: {id}, version 2."), session));
+    assert!(other.starts_with("Added: doc_"), "{other}");
+    assert_eq!(sources, 2);
+    let versions = proof.erased.iter().find(|count| count.what == "versions");
+    assert_eq!(versions.map(|count| count.rows), Some(2));
+    assert!(proof.left.iter().all(|count| count.rows == 0), "{:?}", proof.left);
+    let left = "select text from memory.versions";
+    assert_eq!(world.texts(left).await?, ["Dogs sleep."]);
+    let of_anna = "select count(*) from memory.sources where user_id = 'api:anna'";
+    assert_eq!(world.number(of_anna).await?, 1);
     Ok(())
 }
 

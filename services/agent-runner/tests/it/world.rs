@@ -248,6 +248,18 @@ impl World {
         }
     }
 
+    /// Says something to another tenant's agent, and waits for the message's end.
+    pub async fn answer_in(&self, tenant: TenantId, message: NewMessage) -> anyhow::Result<Answer> {
+        let accepted = self.sessions.ingest(tenant, message).await?;
+        self.bus.wake_run(0);
+        self.until("the other tenant is answered", async || {
+            let answer = self.sessions.answer(tenant, accepted.message).await;
+            answer.is_ok_and(|answer| answer.outcome.is_some())
+        })
+        .await?;
+        Ok(self.sessions.answer(tenant, accepted.message).await?)
+    }
+
     /// What a message is answered, if it is answered.
     pub async fn text(&self, accepted: &Accepted) -> anyhow::Result<String> {
         let answer = self.answer(accepted).await?;

@@ -18,6 +18,7 @@ mod held;
 mod keys;
 mod lost_nats;
 mod mcp;
+mod memories;
 mod nodes;
 mod operators;
 mod policies;

@@ -138,6 +138,7 @@ fn new_article(request: pb::IngestRequest) -> Result<NewArticle, Error> {
     given::at_most("media_type", &request.media_type, 200)?;
     given::at_most("author", &request.author, 200)?;
     given::at_most("request_id", &request.request_id, 256)?;
+    given::at_most("session", &request.session, 256)?;
     given::tags(&request.tags)?;
     Ok(NewArticle {
         scope,
@@ -149,6 +150,7 @@ fn new_article(request: pb::IngestRequest) -> Result<NewArticle, Error> {
         author: request.author,
         confidence: given::share("confidence", request.confidence)?,
         request: request.request_id,
+        session: request.session,
     })
 }
 
@@ -156,6 +158,8 @@ fn revision(request: pb::UpdateRequest) -> Result<Revision, Error> {
     given::at_most("title", &request.title, 800)?;
     given::at_most("media_type", &request.media_type, 200)?;
     given::at_most("author", &request.author, 200)?;
+    given::at_most("session", &request.session, 256)?;
+    let user = request.who.map(|who| who.user).unwrap_or_default();
     let tags = request.tags.map(|tags| tags.tags);
     given::tags(tags.as_deref().unwrap_or_default())?;
     Ok(Revision {
@@ -167,6 +171,8 @@ fn revision(request: pb::UpdateRequest) -> Result<Revision, Error> {
         author: request.author,
         confidence: given::share("confidence", request.confidence)?,
         version: request.version,
+        session: request.session,
+        user,
     })
 }
 

@@ -19,7 +19,7 @@ use crate::{
         articles::{self, Version},
         documents::{self, Document, Which},
         items::moment,
-        units,
+        sources, units,
     },
     unit::kind,
     who::{ALL_AGENTS, Who},
@@ -48,6 +48,8 @@ pub struct NewArticle {
     pub author: String,
     pub confidence: Option<f64>,
     pub request: String,
+    /// The session in which it is written; empty is none.
+    pub session: String,
 }
 
 /// A change of an article; what is `None` or empty stays.
@@ -61,6 +63,9 @@ pub struct Revision {
     pub author: String,
     pub confidence: Option<f64>,
     pub version: u32,
+    /// The session in which it is written, and whose that is; empty is none.
+    pub session: String,
+    pub user: String,
 }
 
 /// An article as it stands, in one of its versions.
@@ -108,14 +113,18 @@ impl Keeper {
             dated: None,
             tags: new.tags.clone(),
             version: 1,
+            last_version: 0,
             provenance: Json(new.provenance.clone()),
             created_at: now,
             updated_at: now,
         };
-        let version = version(&document, masked, &new.author, new.confidence);
+        let approved = new.scope == scope::TENANT && who.maintainer;
+        let version = version(&document, masked, (&new.author, new.confidence), approved);
         let request = Some(new.request.as_str()).filter(|request| !request.is_empty());
         documents::put(&mut tx, &document, request).await?;
         articles::insert(&mut tx, &version).await?;
+        let made = (version.document_id, version.version);
+        sources::put(&mut tx, made, (&new.session, &who.user)).await?;
         let (chunks, _) = chunk(&mut tx, &document, &version.text, &new.author, true).await?;
         tx.commit().await?;
         self.waiting.notify_one();
@@ -171,6 +180,7 @@ impl Keeper {
         let id = there.document_id;
         let before = articles::get(tx, id, there.version).await?;
         let before = before.ok_or(Error::Corrupt("article"))?;
+        let keeps_text = text.is_none();
         let masked = match text {
             Some(text) => self.policy.apply(&text)?,
             None => Masked { text: before.text, counts: before.masked.0 },
@@ -183,16 +193,22 @@ impl Keeper {
             path: title,
             hash: text_hash(&masked.text),
             tags: change.tags.clone().unwrap_or_else(|| there.tags.clone()),
-            version: there.version + 1,
+            version: there.version.max(there.last_version) + 1,
             provenance: Json(change.provenance.clone()),
             updated_at: moment(Timestamp::now()),
             ..there
         };
         let author = if change.author.is_empty() { &before.author } else { &change.author };
         let confidence = change.confidence.or(before.confidence);
-        let version = version(&document, masked, author, confidence);
+        // Who is let to this place may change what is for all, and so vouches for it.
+        let approved = document.scope == scope::TENANT;
+        let version = version(&document, masked, (author, confidence), approved);
         documents::put(tx, &document, None).await?;
         articles::insert(tx, &version).await?;
+        sources::put(tx, (id, version.version), (&change.session, &change.user)).await?;
+        if keeps_text {
+            sources::take_over(tx, id, (before.version, version.version)).await?;
+        }
         chunk(tx, &document, &version.text, author, true).await?;
         let progress = progress(tx, id).await?;
         Ok(Article { document, version, progress })
@@ -291,7 +307,12 @@ fn title(given: &str, text: &str) -> String {
     title.chars().take(LONGEST_TITLE).collect()
 }
 
-fn version(document: &Document, masked: Masked, author: &str, confidence: Option<f64>) -> Version {
+fn version(
+    document: &Document,
+    masked: Masked,
+    (author, confidence): (&str, Option<f64>),
+    approved: bool,
+) -> Version {
     Version {
         document_id: document.document_id,
         version: document.version,
@@ -302,6 +323,7 @@ fn version(document: &Document, masked: Masked, author: &str, confidence: Option
         author: author.to_owned(),
         confidence,
         masked: Json(masked.counts),
+        approved,
         created_at: document.updated_at,
     }
 }

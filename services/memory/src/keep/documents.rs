@@ -89,6 +89,7 @@ impl Keeper {
             dated: dated.map(moment),
             tags: Vec::new(),
             version: there.as_ref().map_or(1, |there| there.version + 1),
+            last_version: 0,
             provenance: Json(new.provenance.clone()),
             created_at: moment(Timestamp::now()),
             updated_at: moment(Timestamp::now()),

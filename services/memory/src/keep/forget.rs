@@ -3,7 +3,7 @@
 use holdfast_types::TenantId;
 use uuid::Uuid;
 
-use super::Keeper;
+use super::{Keeper, erase};
 use crate::{
     Error,
     eraser::{LATE, added},
@@ -44,7 +44,7 @@ impl Keeper {
         what: What,
     ) -> Result<Forgotten, Error> {
         let mut tx = self.pools.tenant(tenant).await?;
-        let erase = match what {
+        let what = match what {
             What::Item(id) => {
                 let item = items::get(&mut tx, who, id).await?;
                 let item = item
@@ -63,8 +63,8 @@ impl Keeper {
                 Erase::User(user)
             }
         };
-        let (erased, left) = forget::erase(&mut tx, &erase).await?;
-        let whole = match &erase {
+        let (erased, left) = erase(&mut tx, &what).await?;
+        let whole = match &what {
             Erase::Session(session, None) => Some(("session", session)),
             Erase::User(user) => Some(("user", user)),
             Erase::Session(_, Some(_)) | Erase::Item(_) | Erase::Agent(_) => None,
@@ -74,6 +74,7 @@ impl Keeper {
             late::erased_by_hand(&mut tx, (what, subject), rows, LATE.as_secs_f64()).await?;
         }
         tx.commit().await?;
+        self.waiting.notify_one();
         self.views.forget(tenant);
         Ok(Forgotten { erased, left })
     }

@@ -216,6 +216,8 @@ fn revision(item: &Item, change: &Change, by: &str) -> Revision {
         author,
         confidence: None,
         version: change.version,
+        session: item.session.clone(),
+        user: item.user_id.clone(),
     }
 }
 

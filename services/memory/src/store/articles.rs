@@ -20,6 +20,8 @@ pub struct Version {
     pub author: String,
     pub confidence: Option<f64>,
     pub masked: Json<BTreeMap<String, u64>>,
+    /// It is for all agents, and somebody who may change those wrote it or let it in.
+    pub approved: bool,
     pub created_at: jiff_sqlx::Timestamp,
 }
 
@@ -27,8 +29,9 @@ pub struct Version {
 pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
     const SQL: &str = "
         insert into memory.versions
-            (tenant_id, document_id, version, title, text, tags, provenance, author, confidence, masked)
-        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+            (tenant_id, document_id, version, title, text, tags, provenance, author, confidence, masked,
+             approved)
+        values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL)
         .bind(tenant)
@@ -41,6 +44,7 @@ pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
         .bind(&version.author)
         .bind(version.confidence)
         .bind(&version.masked)
+        .bind(version.approved)
         .execute(tx.conn())
         .await?;
     Ok(())
@@ -50,7 +54,7 @@ pub async fn insert(tx: &mut TenantTx, version: &Version) -> sqlx::Result<()> {
 pub async fn get(tx: &mut TenantTx, id: Uuid, version: i32) -> sqlx::Result<Option<Version>> {
     const SQL: &str = "
         select document_id, version, title, text, tags, provenance, author, confidence, masked,
-               created_at
+               approved, created_at
         from memory.versions
         where tenant_id = $1 and document_id = $2 and ($3 = 0 or version = $3)
         order by version desc limit 1";
@@ -62,7 +66,7 @@ pub async fn get(tx: &mut TenantTx, id: Uuid, version: i32) -> sqlx::Result<Opti
 pub async fn all(tx: &mut TenantTx, id: Uuid) -> sqlx::Result<Vec<Version>> {
     const SQL: &str = "
         select document_id, version, title, '' as text, tags, provenance, author, confidence, masked,
-               created_at
+               approved, created_at
         from memory.versions
         where tenant_id = $1 and document_id = $2
         order by version desc limit 1000";

@@ -21,6 +21,8 @@ pub struct Document {
     pub dated: Option<jiff_sqlx::Timestamp>,
     pub tags: Vec<String>,
     pub version: i32,
+    /// The highest that was there before this one.
+    pub last_version: i32,
     pub provenance: Json<Provenance>,
     pub created_at: jiff_sqlx::Timestamp,
     pub updated_at: jiff_sqlx::Timestamp,
@@ -30,7 +32,7 @@ macro_rules! document {
     ($rest:literal) => {
         seen!(
             "select document_id, kind, agent_id, user_id, scope, path, hash, group_safe, dated, tags,
-                    version, provenance, created_at, updated_at
+                    version, last_version, provenance, created_at, updated_at
              from memory.documents",
             $rest
         )
@@ -42,7 +44,7 @@ pub async fn by_path(tx: &mut TenantTx, who: &Who, path: &str) -> sqlx::Result<O
     const LOCK: &str = "select pg_advisory_xact_lock(hashtextextended($1, 37))";
     const SQL: &str = "
         select document_id, kind, agent_id, user_id, scope, path, hash, group_safe, dated, tags,
-               version, provenance, created_at, updated_at
+               version, last_version, provenance, created_at, updated_at
         from memory.documents
         where tenant_id = $1 and path = $2 and agent_id = $3 and user_id = $4 and kind = 6";
     let tenant = tx.tenant();
@@ -100,6 +102,7 @@ pub async fn put(
         on conflict (document_id, tenant_id) do update
         set path = excluded.path, hash = excluded.hash, group_safe = excluded.group_safe,
             dated = excluded.dated, tags = excluded.tags, version = excluded.version,
+            last_version = greatest(documents.last_version, documents.version),
             provenance = excluded.provenance, updated_at = clock_timestamp()";
     let tenant = tx.tenant().as_uuid();
     sqlx::query(SQL)

@@ -36,8 +36,13 @@ const BY_USER: [(&str, &str); 4] = [
     ("documents", "user_id = $2"),
     ("authors", "user_id = $2"),
 ];
-const BY_AGENT: [(&str, &str); 4] = [
+const BY_AGENT: [(&str, &str); 5] = [
     ("units", "agent_id = $2 and place >= 0"),
+    (
+        "versions",
+        "document_id in (select d.document_id from memory.documents d
+                         where d.tenant_id = $1 and d.agent_id = $2 and d.version > 0)",
+    ),
     ("items", "agent_id = $2 and kind > 0"),
     ("documents", "agent_id = $2 and version > 0"),
     ("authors", "agent_id = $2"),
@@ -76,8 +81,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
         let sql = format!("select unit_id from memory.units where tenant_id = $1 and {condition}");
         bound!(tx, what, sql, query_scalar).fetch_all(tx.conn()).await?
     };
-    let own = own_tables(tx).await?;
-    let mut erased = of_units(tx, &units, &own).await?;
+    let mut erased = of_units(tx, &units).await?;
     if matches!(what, Erase::Session(..)) {
         nobody_said(tx, &units).await?;
     }
@@ -86,7 +90,7 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
         let gone = bound!(tx, what, sql, query).execute(tx.conn()).await?.rows_affected();
         erased.push((table, i64::try_from(gone).unwrap_or(i64::MAX)));
     }
-    let mut left = of_units(tx, &units, &own).await?;
+    let mut left = of_units(tx, &units).await?;
     for (table, condition) in what.tables() {
         let sql =
             format!("select count(*) from memory.{table} where tenant_id = $1 and {condition}");
@@ -97,11 +101,12 @@ pub async fn erase(tx: &mut TenantTx, what: &Erase) -> sqlx::Result<(Vec<Count>,
 }
 
 /// The rows of these units in the tables that follow them.
-async fn of_units(tx: &mut TenantTx, units: &[Uuid], own: &[String]) -> sqlx::Result<Vec<Count>> {
+pub async fn of_units(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<Vec<Count>> {
     const VECTORS: &str =
         "select count(*) from memory.vectors where tenant_id = $1 and unit_id = any ($2)";
     const QUEUE: &str =
         "select count(*) from memory.queue where tenant_id = $1 and unit_id = any ($2)";
+    let own = own_tables(tx).await?;
     let tenant = tx.tenant().as_uuid();
     let mut counts = Vec::new();
     for (what, sql) in [("vectors", VECTORS), ("queue", QUEUE)] {
@@ -117,6 +122,14 @@ async fn of_units(tx: &mut TenantTx, units: &[Uuid], own: &[String]) -> sqlx::Re
     }
     counts.extend(index.map(|rows| ("index", rows)));
     Ok(counts)
+}
+
+/// How many of these units are there.
+pub async fn units_left(tx: &mut TenantTx, units: &[Uuid]) -> sqlx::Result<i64> {
+    const SQL: &str =
+        "select count(*) from memory.units where tenant_id = $1 and unit_id = any ($2)";
+    let tenant = tx.tenant().as_uuid();
+    sqlx::query_scalar(SQL).bind(tenant).bind(units).fetch_one(tx.conn()).await
 }
 
 /// Forgets the names of those who said nothing but these.

@@ -37,7 +37,7 @@ async fn one_thing_goes_with_its_vector() -> anyhow::Result<()> {
 }
 
 /// Waits until somebody waits for what this transaction holds.
-async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
+pub async fn somebody_waits(world: &World, holder: &mut TenantTx) -> anyhow::Result<()> {
     const SQL: &str =
         "select count(*) from pg_locks where not granted and transactionid::text = $1";
     let holder: String = sqlx::query_scalar("select pg_current_xact_id()::xid::text")

@@ -1,5 +1,6 @@
 //! The memory over its gRPC, on a real Postgres; a file for each promise.
 
+mod brought;
 mod documents;
 mod embedding;
 mod erasing;

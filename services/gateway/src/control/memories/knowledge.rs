@@ -86,6 +86,7 @@ impl Service for Knowledge {
             author: request.author,
             confidence: request.confidence,
             request_id: keyed(&caller, &request.request_id),
+            session: String::new(),
         };
 
         let article = within(self.0.memory()?.kb_ingest(caller.tenant, ingest)).await?;

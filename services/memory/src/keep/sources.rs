@@ -1,0 +1,122 @@
+//! What goes of the knowledge base with the conversations that brought it (decision 0041).
+//!
+//! | the article is | the conversation's versions | |
+//! |---|---|---|
+//! | one agent's | go | the newest of the others is what it says then; without one it goes whole |
+//! | for all, added by who may not change those | go | the same |
+//! | for all, written or let in by who may | stay | and name neither the conversation nor who spoke in it |
+//!
+//! A chunk says where it is from as the version does that made it, also once later versions have
+//! kept it. So those of the versions that go are made anew from what the article says then, and
+//! the others keep their vectors.
+
+use holdfast_pg::TenantTx;
+use uuid::Uuid;
+
+use super::documents::{chunk, text_hash};
+use crate::{
+    Error,
+    store::{
+        articles, documents,
+        forget::{self, Count, Erase},
+        sources::{self, Brought, Conversations},
+        units,
+    },
+    unit::kind,
+    who::{ALL_AGENTS, Who},
+};
+
+/// Erases all that an erasure is about, articles as well; how many rows of each table went, and how
+/// many are left, which are none.
+pub async fn erase(tx: &mut TenantTx, what: &Erase) -> Result<(Vec<Count>, Vec<Count>), Error> {
+    let (mut erased, mut left) = forget::erase(tx, what).await?;
+    if let Some(of) = Conversations::of(what) {
+        let (of_articles, left_of_articles) = erase_articles(tx, &of).await?;
+        add(&mut erased, &of_articles);
+        add(&mut left, &left_of_articles);
+    }
+    Ok((erased, left))
+}
+
+/// The same of articles alone.
+pub async fn erase_articles(
+    tx: &mut TenantTx,
+    of: &Conversations,
+) -> Result<(Vec<Count>, Vec<Count>), Error> {
+    let articles = sources::lock(tx, of).await?;
+    if articles.is_empty() {
+        // It was just asked: no article has a word of theirs, as with nearly all conversations.
+        let nothing = || vec![("versions", 0), ("sources", 0), ("documents", 0)];
+        return Ok((nothing(), nothing()));
+    }
+    let brought = sources::versions(tx, of).await?;
+    let (stay, gone): (Vec<&Brought>, Vec<&Brought>) = brought.iter().partition(|one| one.approved);
+    let made = sources::units(tx, &articles, &brought).await?;
+    let mut erased = forget::of_units(tx, &made).await?;
+    units::remove(tx, &made).await?;
+    sources::remove_versions(tx, &gone).await?;
+    sources::unname(tx, &stay).await?;
+    let unnamed = sources::remove(tx, of).await?;
+    let mut emptied = 0;
+    for article in &articles {
+        emptied += i64::from(stand(tx, *article).await? == Stands::Gone);
+    }
+    erased.extend([
+        ("units", rows(made.len())),
+        ("versions", rows(gone.len())),
+        ("sources", i64::try_from(unnamed).unwrap_or(i64::MAX)),
+        ("documents", emptied),
+    ]);
+    let mut left = forget::of_units(tx, &made).await?;
+    left.push(("units", forget::units_left(tx, &made).await?));
+    left.extend(sources::left(tx, of, &gone, &articles).await?);
+    Ok((erased, left))
+}
+
+/// Whether an article has anything to say still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stands {
+    Yes,
+    Gone,
+}
+
+/// Has an article say what the newest of its versions says, or takes it away if there is none.
+async fn stand(tx: &mut TenantTx, id: Uuid) -> Result<Stands, Error> {
+    let Some(version) = articles::get(tx, id, 0).await? else {
+        units::remove_of(tx, id).await?;
+        documents::remove(tx, id).await?;
+        return Ok(Stands::Gone);
+    };
+    let all = Who {
+        agent: ALL_AGENTS,
+        user: String::new(),
+        group: false,
+        maintainer: false,
+        everything: true,
+    };
+    let document = documents::get(tx, &all, kind::KNOWLEDGE, id).await?;
+    let mut document = document.ok_or(Error::Corrupt("article"))?;
+    document.path = version.title;
+    document.hash = text_hash(&version.text);
+    document.tags = version.tags;
+    document.version = version.version;
+    document.provenance = version.provenance;
+    document.updated_at = version.created_at;
+    documents::put(tx, &document, None).await?;
+    chunk(tx, &document, &version.text, &version.author, true).await?;
+    Ok(Stands::Yes)
+}
+
+/// Adds up rows by table.
+pub fn add(counts: &mut Vec<Count>, more: &[Count]) {
+    for (what, rows) in more {
+        match counts.iter_mut().find(|(there, _)| there == what) {
+            Some((_, there)) => *there += rows,
+            None => counts.push((what, *rows)),
+        }
+    }
+}
+
+fn rows(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
