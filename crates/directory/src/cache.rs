@@ -13,26 +13,39 @@ use std::{
 
 #[derive(Debug)]
 pub(crate) struct Cache<K, V> {
-    entries: Mutex<HashMap<K, (Instant, V)>>,
+    known: Mutex<Known<K, V>>,
     keeps: Duration,
     most: usize,
 }
 
+#[derive(Debug)]
+struct Known<K, V> {
+    entries: HashMap<K, (Instant, V)>,
+    /// When something was forgotten last.
+    forgot: Option<Instant>,
+}
+
 impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     pub(crate) fn new(keeps: Duration, most: usize) -> Self {
-        Self { entries: Mutex::new(HashMap::new()), keeps, most }
+        let known = Known { entries: HashMap::new(), forgot: None };
+        Self { known: Mutex::new(known), keeps, most }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<V> {
-        let entries = self.lock();
-        let (at, value) = entries.get(key)?;
+        let known = self.lock();
+        let (at, value) = known.entries.get(key)?;
         (at.elapsed() < self.keeps).then(|| value.clone())
     }
 
     /// Remembers what was read at `at`, which is when the reading *began*: what changed
-    /// since then must not look fresh for longer than promised.
+    /// since then must not look fresh for longer than promised. If anything was forgotten since
+    /// then it is not remembered: it may be what has just changed, as it was before.
     pub(crate) fn put(&self, key: K, value: V, at: Instant) {
-        let mut entries = self.lock();
+        let mut known = self.lock();
+        if known.forgot.is_some_and(|forgot| at <= forgot) {
+            return;
+        }
+        let entries = &mut known.entries;
         if entries.len() >= self.most && !entries.contains_key(&key) {
             entries.retain(|_, (at, _)| at.elapsed() < self.keeps);
             if entries.len() >= self.most {
@@ -43,11 +56,13 @@ impl<K: Eq + Hash, V: Clone> Cache<K, V> {
     }
 
     pub(crate) fn forget(&self, key: &K) {
-        self.lock().remove(key);
+        let mut known = self.lock();
+        known.entries.remove(key);
+        known.forgot = Some(Instant::now());
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<K, (Instant, V)>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known<K, V>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -73,6 +88,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_being_read_while_it_was_forgotten_is_not_remembered() {
+        let cache = Cache::new(Duration::from_secs(60), 9);
+        let began = Instant::now();
+
+        cache.forget(&"key");
+        cache.put("key", "as it was", began);
+
+        assert_eq!(cache.get(&"key"), None);
+        cache.put("key", "as it is", Instant::now() + Duration::from_millis(1));
+        assert_eq!(cache.get(&"key"), Some("as it is"));
+    }
+
+    #[test]
     fn it_never_holds_more_than_it_may() {
         let cache = Cache::new(Duration::from_secs(60), 3);
 
@@ -80,7 +108,7 @@ mod tests {
             cache.put(n, n, Instant::now());
 
             assert_eq!(cache.get(&n), Some(n));
-            assert!(cache.lock().len() <= 3);
+            assert!(cache.lock().entries.len() <= 3);
         }
     }
 }

@@ -29,7 +29,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use serde_json::Value;
 
-pub use reply::{Reply, ToolCall, Usage};
+pub use reply::{Gate, Reply, ToolCall, Usage};
 
 use crate::http::Server;
 use crate::scratch::lock;
@@ -206,6 +206,9 @@ async fn complete(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: B
     let latency = *lock(&shared.latency);
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
+    }
+    if let Some(gate) = &reply.gate {
+        gate.pass().await;
     }
     let pace = *lock(&shared.pace);
     wire::respond(reply, number, &essentials, body.len(), pace).await

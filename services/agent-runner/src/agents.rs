@@ -124,6 +124,8 @@ pub(crate) struct Agents {
     approval_timeout: Duration,
     ready: Mutex<HashMap<(TenantId, String), Ready>>,
     kept: Mutex<HashMap<Which, Kept>>,
+    /// When any was forgotten last: what was being looked up then may be as it was before.
+    forgot: Mutex<Option<Instant>>,
     /// Those that are looked up again.
     renewing: Mutex<HashSet<Which>>,
     /// How many versions there were.
@@ -176,6 +178,7 @@ impl Agents {
             approval_timeout: Duration::from_secs(120),
             ready: Mutex::default(),
             kept: Mutex::default(),
+            forgot: Mutex::default(),
             renewing: Mutex::default(),
             versions: AtomicU64::new(0),
         })
@@ -206,6 +209,7 @@ impl Agents {
         let found = self.look_up(&which, before.as_deref()).await?;
         let mut kept = lock(&self.kept);
         match &found {
+            Found::Ready(_) if lock(&self.forgot).is_some_and(|forgot| now <= forgot) => {}
             Found::Ready(brief) => {
                 if kept.len() >= MOST_KEPT {
                     kept.clear();
@@ -245,7 +249,9 @@ impl Agents {
 
     /// Has an agent looked up anew: what it is has changed.
     pub(crate) fn forget(&self, tenant: TenantId, agent: AgentId) {
-        lock(&self.kept).retain(|which, _| (which.0, which.1) != (tenant, agent));
+        let mut kept = lock(&self.kept);
+        kept.retain(|which, _| (which.0, which.1) != (tenant, agent));
+        *lock(&self.forgot) = Some(Instant::now());
     }
 
     async fn look_up(&self, which: &Which, before: Option<&Brief>) -> Result<Found, Error> {

@@ -125,6 +125,8 @@ impl Turn<'_> {
             wait: Wait::Anything,
             last_target: target,
         };
+        // Before anybody knows of the answer, and asks again.
+        self.forget_brief();
         let completed = self.journal.complete(last, is_reply, completion).await?;
 
         for channel in &channels {
@@ -144,13 +146,18 @@ impl Turn<'_> {
 
     /// What is to be seen to once the turn has ended.
     pub(crate) fn look_back(&self, brief: &Arc<Brief>, completed: &Completed) {
-        if std::mem::take(&mut self.hold.desk().is_brief_outdated) {
-            self.worker.agents.forget(self.hold.claim.tenant, self.agent);
-        }
+        self.forget_brief();
         // A turn that follows at once looks at it again.
         if !completed.again {
             self.summarise_later(brief);
             self.extract_soon();
+        }
+    }
+
+    /// Has the agent looked up anew if this turn has changed what it is.
+    fn forget_brief(&self) {
+        if std::mem::take(&mut self.hold.desk().is_brief_outdated) {
+            self.worker.agents.forget(self.hold.claim.tenant, self.agent);
         }
     }
 

@@ -280,7 +280,7 @@ async fn one_that_hangs_is_left_when_the_answer_is_no_longer_wanted() {
     let reply = model.reply(&request, &mut cancel, &cancelled).await;
 
     assert!(matches!(reply, Err(Error::Cancelled)));
-    assert!(start.elapsed() < Duration::from_secs(5));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }
 
 #[tokio::test]
@@ -290,5 +290,5 @@ async fn a_stream_after_done_is_not_waited_for() {
     let (_, reply) = ask(vec![events(&[HELLO, DONE], Then::Hangs)]).await;
 
     assert_eq!(reply.unwrap().text, "hello");
-    assert!(start.elapsed() < Duration::from_secs(2));
+    assert!(start.elapsed() < Duration::from_secs(20));
 }

@@ -36,8 +36,8 @@ async fn what_others_hold_is_told_until_it_is_given_back_or_lapses() {
 
     let first = world.locks.reserve(&names, "a", amount(10, 2), TTL).await.unwrap();
     let again = world.locks.reserve(&names, "a", amount(20, 3), TTL).await.unwrap();
-    let second =
-        others.reserve(&names[..1], "b", amount(5, 1), Duration::from_millis(50)).await.unwrap();
+    let short = Duration::from_secs(3);
+    let second = others.reserve(&names[..1], "b", amount(5, 1), short).await.unwrap();
     let third = others.reserve(&names, "c", amount(1, 0), TTL).await.unwrap();
 
     assert_eq!(first, [Amount::default(); 2]);
@@ -46,7 +46,7 @@ async fn what_others_hold_is_told_until_it_is_given_back_or_lapses() {
     assert_eq!(third, [amount(25, 4), amount(20, 3)]);
 
     world.locks.unreserve(&names, "a").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(80)).await;
+    tokio::time::sleep(short + Duration::from_millis(50)).await;
     let last = others.reserve(&names, "c", amount(1, 0), TTL).await.unwrap();
     assert_eq!(last, [Amount::default(); 2]);
 }

@@ -25,7 +25,8 @@ async fn without_redis_limits_hold_and_nobody_waits() {
     }
 
     assert_eq!(allowed, 3);
-    assert!(began.elapsed() < Duration::from_millis(300), "{:?}", began.elapsed());
+    // Half a second each would be ten.
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[tokio::test]
@@ -42,8 +43,8 @@ async fn a_redis_that_hangs_costs_half_a_second_and_then_nothing() {
     let spared = second.elapsed();
 
     assert_eq!(error.kind(), Kind::Unavailable);
-    assert!(waited < Duration::from_millis(800), "{waited:?}");
-    assert!(spared < Duration::from_millis(50), "{spared:?}");
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    assert!(spared < Duration::from_millis(450), "{spared:?}");
 }
 
 #[tokio::test]
@@ -72,7 +73,8 @@ async fn while_redis_hangs_one_call_at_a_time_finds_out() {
     }
 
     assert!(waited > Duration::from_millis(400), "nobody tried again: {waited:?}");
-    assert!(waited < Duration::from_millis(3200), "all of them tried again: {waited:?}");
+    // One at a time waits for three seconds at the most, and all at once for fifteen.
+    assert!(waited < Duration::from_secs(9), "all of them tried again: {waited:?}");
 }
 
 #[tokio::test]
@@ -83,17 +85,17 @@ async fn a_crash_is_healed_by_the_next_renewal() {
     let lock =
         SessionLock { tenant: TenantId::generate(), session: SessionId::generate(), epoch: 5 };
     sessions.take(lock).await.unwrap();
-    let lease = locks.try_acquire("bot", Duration::from_secs(20)).await.unwrap().unwrap();
+    let lease = locks.try_acquire("bot", Duration::from_secs(120)).await.unwrap().unwrap();
     let short = locks.try_acquire("short", Duration::from_millis(900)).await.unwrap().unwrap();
 
     own.kill(Server::Redis).await.unwrap();
     assert_eq!(sessions.take(lock).await.unwrap_err().kind(), Kind::Unavailable);
-    tokio::time::timeout(Duration::from_secs(3), short.lost()).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(20), short.lost()).await.unwrap();
     own.restart(Server::Redis).await.unwrap();
 
     let back = Instant::now();
     while sessions.take(lock).await.ok() != Some(Taken::Held) {
-        assert!(back.elapsed() < Duration::from_secs(5), "redis is back and not found");
+        assert!(back.elapsed() < Duration::from_secs(30), "redis is back and not found");
         sleep(Duration::from_millis(20)).await;
     }
     assert!(!lease.is_lost());

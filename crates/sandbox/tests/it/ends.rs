@@ -19,7 +19,7 @@ async fn a_command_tells_its_code_and_both_its_outputs() -> anyhow::Result<()> {
         assert_eq!(outcome.ended, Ended::Exited(3));
         assert_eq!(outcome.stdout.to_text(), "input\nhello there\n");
         assert_eq!(outcome.stderr.to_text(), "bad\n");
-        assert!(outcome.duration < Duration::from_secs(10));
+        assert!(outcome.duration < Duration::from_secs(20));
     }
     Ok(())
 }
@@ -36,14 +36,14 @@ async fn a_signal_is_told_as_one() -> anyhow::Result<()> {
 async fn a_command_whose_time_is_up_ends_though_it_refuses_to() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         let mut command = world.command("trap '' TERM INT HUP; while :; do sleep 0.05; done");
-        command.timeout = Some(Duration::from_millis(200));
+        command.timeout = Some(Duration::from_secs(3));
         let began = Instant::now();
 
         let outcome = world.run_command(command).await?;
 
         assert_eq!(outcome.ended, Ended::TimedOut);
         let took = began.elapsed();
-        assert!(took >= Duration::from_secs(2) && took < Duration::from_secs(10), "{took:?}");
+        assert!(took >= Duration::from_secs(5) && took < Duration::from_secs(30), "{took:?}");
     }
     Ok(())
 }
@@ -53,13 +53,12 @@ async fn a_command_that_is_asked_to_end_may_tidy_up() -> anyhow::Result<()> {
     for world in [World::walled().await?, World::plain().await?] {
         let script = "trap 'echo tidy; exit 0' TERM; echo on; while :; do sleep 0.05; done";
         let mut command = world.command(script);
-        command.timeout = Some(Duration::from_millis(500));
+        command.timeout = Some(Duration::from_secs(3));
 
         let outcome = world.run_command(command).await?;
 
         assert_eq!(outcome.ended, Ended::TimedOut);
         assert_eq!(outcome.stdout.to_text(), "on\ntidy\n");
-        assert!(outcome.duration < Duration::from_secs(2));
     }
     Ok(())
 }
@@ -77,7 +76,7 @@ async fn a_cancelled_command_ends() -> anyhow::Result<()> {
         let outcome = world.sandbox.run(world.command("sleep 30"), cancel).await?;
 
         assert_eq!(outcome.ended, Ended::Cancelled);
-        assert!(outcome.duration < Duration::from_secs(2));
+        assert!(outcome.duration < Duration::from_secs(20));
     }
     Ok(())
 }
@@ -118,7 +117,7 @@ async fn a_command_nobody_waits_for_any_more_is_killed() -> anyhow::Result<()> {
 
         let began = Instant::now();
         while is_running(&word) {
-            assert!(began.elapsed() < Duration::from_secs(5), "it still runs");
+            assert!(began.elapsed() < Duration::from_secs(20), "it still runs");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }

@@ -38,7 +38,7 @@ fn a_command_does_not_survive_the_process_that_started_it() -> anyhow::Result<()
 
     let killed = Instant::now();
     while is_running(&word) {
-        assert!(killed.elapsed() < Duration::from_secs(5), "it survived");
+        assert!(killed.elapsed() < Duration::from_secs(20), "it survived");
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())

@@ -127,7 +127,7 @@ fn what_is_no_regular_file_is_neither_read_nor_waited_for() -> anyhow::Result<()
     assert!(matches!(place.root.read(&path("sub"), 10), Err(PathError::NotAFile)));
     assert!(matches!(place.root.write(&path("sub"), b"x"), Err(PathError::NotAFile)));
 
-    assert!(began.elapsed() < Duration::from_secs(2));
+    assert!(began.elapsed() < Duration::from_secs(20));
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! What the model may be told to answer.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Semaphore;
 
 /// One answer of the model. Made by the functions below.
 #[derive(Debug, Clone, PartialEq)]
@@ -8,6 +10,36 @@ pub struct Reply {
     pub(super) what: What,
     pub(super) usage: Option<Usage>,
     pub(super) finish: Option<String>,
+    pub(super) gate: Option<Gate>,
+}
+
+/// Keeps answers back until it is opened, for good: so that a test says which of two things that
+/// go on at once ends first.
+#[derive(Debug, Clone)]
+pub struct Gate(Arc<Semaphore>);
+
+impl Gate {
+    /// Lets all through that wait, and whoever comes.
+    pub fn open(&self) {
+        self.0.close();
+    }
+
+    pub(super) async fn pass(&self) {
+        // It has no permits: this ends, with an error, when it is closed.
+        let _: Result<_, _> = self.0.acquire().await;
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(0)))
+    }
+}
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -139,6 +171,13 @@ impl Reply {
         self
     }
 
+    /// Waits until this is opened before its first byte.
+    #[must_use]
+    pub fn behind(mut self, gate: &Gate) -> Self {
+        self.gate = Some(gate.clone());
+        self
+    }
+
     /// Ends for this reason, such as `length` or `content_filter`.
     #[must_use]
     pub fn finish(mut self, reason: impl Into<String>) -> Self {
@@ -149,6 +188,6 @@ impl Reply {
 
 impl From<What> for Reply {
     fn from(what: What) -> Self {
-        Self { what, usage: None, finish: None }
+        Self { what, usage: None, finish: None, gate: None }
     }
 }

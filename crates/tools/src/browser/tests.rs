@@ -202,7 +202,7 @@ async fn no_page_reaches_what_may_not_be_fetched() -> anyhow::Result<()> {
 async fn each_conversation_has_a_window_of_its_own_which_is_closed_in_time() -> anyhow::Result<()> {
     let world = world(|config| {
         config.most = 2;
-        config.idle = Duration::from_secs(3);
+        config.idle = Duration::from_secs(10);
     });
     let Some(world) = world.await? else { return Ok(()) };
     let (one, other, third) = (call(), call(), call());
@@ -222,7 +222,7 @@ async fn each_conversation_has_a_window_of_its_own_which_is_closed_in_time() -> 
 
     assert!(mine.contains("a=minemine") && !theirs.contains("mine"), "{mine} {theirs}");
     assert!(full.contains("in use by 2 conversations"), "{full}");
-    tokio::time::sleep(Duration::from_secs(5)).await;
+    tokio::time::sleep(Duration::from_secs(16)).await;
     let after = world.told(&one, json!({"action": "snapshot"})).await;
     assert!(after.contains("`navigate` first"), "{after}");
     Ok(())

@@ -141,7 +141,7 @@ async fn watch(shell: Shell, mut running: Running, job: Arc<Job>) {
     count(ended);
     let end = End { ended, kept, took, at: Instant::now() };
     job.ends(end.clone());
-    if job.is_unseen() {
+    if job.is_unseen().await {
         shell.tell(owner, &job, &end).await;
     }
     job.settled.cancel();

@@ -2,10 +2,8 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -27,10 +25,27 @@ pub(super) struct Job {
     pub(super) title: String,
     pub(super) began: Instant,
     end: watch::Sender<Option<End>>,
-    /// Somebody was told how it ended, or is about to be.
-    seen: AtomicBool,
+    heard: watch::Sender<Heard>,
     /// Cancelled once nothing is left to do about it.
     pub(super) settled: CancellationToken,
+}
+
+/// Who hears how a job ended.
+#[derive(Debug, Default)]
+struct Heard {
+    /// So many wait for it. Any of them may go away before it is told: a turn can be cancelled.
+    waiting: usize,
+    /// Somebody was told, or is about to be.
+    told: bool,
+}
+
+/// One who waits, until it is dropped.
+struct Waits<'j>(&'j watch::Sender<Heard>);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|heard| heard.waiting -= 1);
+    }
 }
 
 /// How a job ended.
@@ -44,9 +59,8 @@ pub(super) struct End {
 
 impl Job {
     pub(super) fn new(id: ProcessId, title: String, began: Instant) -> Self {
-        let seen = AtomicBool::new(false);
         let (end, settled) = (watch::Sender::new(None), CancellationToken::new());
-        Self { id, title, began, end, seen, settled }
+        Self { id, title, began, end, heard: watch::Sender::default(), settled }
     }
 
     /// How it ended, if it has.
@@ -60,22 +74,25 @@ impl Job {
 
     /// How it ended, once it has or after this time. Whoever waits is told, and nobody else.
     pub(super) async fn wait(&self, patience: Duration) -> Option<End> {
-        self.seen.store(true, Ordering::Relaxed);
+        self.heard.send_modify(|heard| heard.waiting += 1);
+        let waits = Waits(&self.heard);
         let mut end = self.end.subscribe();
-        let ended = timeout(patience, end.wait_for(Option::is_some)).await;
-        let end = match ended {
-            Ok(Ok(end)) => end.clone(),
-            Ok(Err(_)) | Err(_) => self.end(),
-        };
-        if end.is_none() {
-            self.seen.store(false, Ordering::Relaxed);
+        // The sender lives in the job.
+        drop(timeout(patience, end.wait_for(Option::is_some)).await);
+        let end = self.end();
+        if end.is_some() {
+            waits.0.send_modify(|heard| heard.told = true);
         }
         end
     }
 
-    /// Whether its session has to be told of its end.
-    pub(super) fn is_unseen(&self) -> bool {
-        !self.seen.swap(true, Ordering::Relaxed)
+    /// Whether its session has to be told of its end, once it has one: says so once, and not before
+    /// whoever waits was told or went away.
+    pub(super) async fn is_unseen(&self) -> bool {
+        let mut heard = self.heard.subscribe();
+        let settles = |heard: &Heard| heard.told || heard.waiting == 0;
+        drop(heard.wait_for(settles).await);
+        self.heard.send_if_modified(|heard| !mem::replace(&mut heard.told, true))
     }
 }
 
@@ -146,5 +163,69 @@ impl Jobs {
             !known.jobs.is_empty()
         });
         forgotten
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job() -> Job {
+        let id = "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607".parse().unwrap();
+        Job::new(id, "sleep".to_owned(), Instant::now())
+    }
+
+    fn end() -> End {
+        let (ended, kept) = (Ended::Exited(0), Kept::default());
+        End { ended, kept, took: Duration::ZERO, at: Instant::now() }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_an_end_is_told_and_its_session_is_not() {
+        let job = job();
+
+        let (seen, unseen) = tokio::join!(job.wait(Duration::from_secs(60)), async {
+            job.ends(end());
+            job.is_unseen().await
+        });
+
+        assert!(seen.is_some() && !unseen);
+    }
+
+    #[tokio::test]
+    async fn a_session_is_told_whose_turn_went_away_while_it_waited() {
+        let job = job();
+        let mut waits = Box::pin(job.wait(Duration::from_secs(60)));
+        assert!(futures::poll!(&mut waits).is_pending());
+
+        drop(waits);
+        job.ends(end());
+
+        assert!(job.is_unseen().await);
+        assert!(!job.is_unseen().await, "it is told once");
+    }
+
+    #[tokio::test]
+    async fn a_session_is_told_whose_turn_goes_away_after_the_end_and_before_it_heard_of_it() {
+        let job = job();
+        let mut waits = Box::pin(job.wait(Duration::from_secs(60)));
+        assert!(futures::poll!(&mut waits).is_pending());
+        job.ends(end());
+        let mut unseen = Box::pin(job.is_unseen());
+        assert!(futures::poll!(&mut unseen).is_pending());
+
+        drop(waits);
+
+        assert!(unseen.await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_is_told_of_an_end_that_was_not_waited_for_long_enough() {
+        let job = job();
+        assert!(job.wait(Duration::from_secs(1)).await.is_none());
+
+        job.ends(end());
+
+        assert!(job.is_unseen().await);
     }
 }

@@ -220,6 +220,12 @@ async fn subagents_are_listed_and_one_that_is_stopped_is_said_to_have_failed() -
                 Reply::call("s", "subagents", input)
             }
             text if text.starts_with("stop ") => Reply::text(results[0].1.clone()),
+            // The turn that stops it may hear of its end before it answers.
+            text if text.contains("just failed") => {
+                let result = asked.messages().iter().rev().find(|one| one["role"] == "tool");
+                let stopped = result.map(|one| one["content"].to_string()).unwrap_or_default();
+                Reply::text(stopped)
+            }
             _ => scripted(asked),
         }
     });

@@ -3,7 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use holdfast_directory::{Actor, NewAgent};
-use holdfast_testkit::{Reply, model::Request};
+use holdfast_testkit::{
+    Reply,
+    model::{Gate, Request},
+};
 use holdfast_types::{AgentName, Chain, ChainStep, Entry, SessionId, Stage};
 
 use crate::world::{World, place};
@@ -98,12 +101,14 @@ async fn runners_that_die_at_any_stage_change_nothing() -> anyhow::Result<()> {
 async fn a_chain_of_the_tenant_s_own_is_run_by_its_agents_with_their_bundles() -> anyhow::Result<()>
 {
     let world = World::start().await?;
-    world.model.answer(|asked| match asked.last_user_text().as_str() {
+    let looked = Gate::default();
+    let gate = looked.clone();
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
         "begin" if asked.tool_results().is_empty() => {
             Reply::call("a", "chain_run", r#"{"chain":"look","input":"the roof"}"#)
         }
         "begin" => Reply::text("asked"),
-        "look at the roof" | "smell the roof" => Reply::text("fine"),
+        "look at the roof" | "smell the roof" => Reply::text("fine").behind(&gate),
         text if text.contains("just completed") => Reply::text("all is fine"),
         text => Reply::text(format!("odd: {text}")),
     });
@@ -127,6 +132,8 @@ async fn a_chain_of_the_tenant_s_own_is_run_by_its_agents_with_their_bundles() -
 
     let sent = world.say("s", "begin").await?;
     assert_eq!(world.text(&sent).await?, "asked");
+    // An end that is told before the turn has answered is heard by that turn.
+    looked.open();
     told(&world, sent.session, "all is fine").await?;
 
     let requests = world.model.requests();

@@ -4,7 +4,7 @@ use holdfast_directory::Actor;
 use holdfast_llm::{By, Card, Thinks};
 use holdfast_sandbox::Choice;
 use holdfast_session::{Accepted, ApprovalFilter, NewMessage};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{ApprovalState, Author, Body, DmScope, Entry, SessionKey};
 use serde_json::json;
 
@@ -97,10 +97,9 @@ async fn calls_are_told_on_the_channel_as_they_happen_and_their_results_in_full(
 #[tokio::test]
 async fn what_is_told_of_a_call_is_sent_before_the_call_is_over() -> anyhow::Result<()> {
     let world = World::start().await?;
-    // Long enough to look before the answer comes.
-    world.model.latency(std::time::Duration::from_millis(2_000));
+    let looked = Gate::default();
     let _runner = world.runner().await?;
-    world.model.queue([Reply::call("a", "agents_list", "{}"), Reply::text("done")]);
+    world.model.queue([Reply::call("a", "agents_list", "{}"), Reply::text("done").behind(&looked)]);
 
     let sent = world.send(from(&world, "member", "/verbose on who is there?")).await?;
     world
@@ -109,6 +108,7 @@ async fn what_is_told_of_a_call_is_sent_before_the_call_is_over() -> anyhow::Res
     let open = world.sessions.answer(world.tenant, sent.message).await?;
 
     assert_eq!(open.outcome, None);
+    looked.open();
     assert_eq!(world.text(&sent).await?, "done");
     Ok(())
 }

@@ -88,10 +88,7 @@ async fn give(world: &World, name: &str, tool: &str) -> anyhow::Result<()> {
 }
 
 async fn runner(world: &World, ring: &Ring) -> anyhow::Result<Running> {
-    let mut config = world.config();
-    config.runner.lease = Duration::from_secs(2);
-    config.runner.sweep = Duration::from_millis(100);
-    let ring = ring.clone();
+    let (config, ring) = (world.config(), ring.clone());
     world.runner_with(config, |app| app.with_tool(ring)).await
 }
 
@@ -219,7 +216,12 @@ async fn a_command_that_needs_a_persons_word_waits_for_it_and_is_made_once() -> 
 
 #[tokio::test]
 async fn a_call_that_a_crash_hid_is_not_made_again_and_is_told_as_unknown() -> anyhow::Result<()> {
-    let (world, ring, first) = with_bell().await?;
+    let (world, ring) = (World::start().await?, Ring::default());
+    give(&world, "bell", "ring").await?;
+    let mut short = world.config();
+    short.runner.lease = Duration::from_secs(2);
+    let ringing = ring.clone();
+    let first = world.runner_with(short, |app| app.with_tool(ringing)).await?;
     let held = Arc::clone(&ring.held).lock_owned().await;
     let sent = world.say("s", "/bell small").await?;
     world.until("it rings", async || ring.rung().len() == 1).await?;

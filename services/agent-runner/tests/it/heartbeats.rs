@@ -9,7 +9,7 @@ use holdfast_schedule::heartbeat::{
     ActiveHours, HeartbeatConfig, HeartbeatTarget, HoursZone, Status,
 };
 use holdfast_session::{NewMessage, Sent};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{AgentId, DeliveryClass, Entry, RunnerId, SessionKey, Target};
 use holdfast_workspace::{Base, By, Edit};
 use jiff::Timestamp;
@@ -551,8 +551,8 @@ async fn where_nobody_spoke_on_a_channel_what_was_found_stands_in_the_main_sessi
 #[tokio::test]
 async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> anyhow::Result<()> {
     let (world, _runner, _ticking) = World::beating("- Is the oven on?\n").await?;
-    world.model.latency(Duration::from_secs(3));
-    world.model.queue([Reply::text("The oven is on.")]);
+    let died = Gate::default();
+    world.model.queue([Reply::text("The oven is on.").behind(&died)]);
     world.tick().await?;
     let delivered = "select count(*) from schedule.firings where state = 'delivered'";
     let is_out = async || world.number(delivered).await.is_ok_and(|count| count == 1);
@@ -566,6 +566,7 @@ async fn one_that_was_asked_by_a_scheduler_that_died_is_not_asked_again() -> any
              where state = 'delivered'",
         )
         .await?;
+    died.open();
 
     assert_eq!(world.sent().await?.len(), 1);
     assert_eq!(world.came(1).await?.0, Status::Sent);

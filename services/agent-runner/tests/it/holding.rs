@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use holdfast_bus::{Control, ControlKind};
 use holdfast_session::{Outcome, Running as Owner};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{Entry, Filter, Note, RunnerId, SessionId, Wait};
 
 use crate::{gated::Gated, world::World};
@@ -57,14 +57,14 @@ async fn cancelling_reaches_the_runner_without_the_bus_too() -> anyhow::Result<(
 #[tokio::test]
 async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyhow::Result<()> {
     let world = World::start().await?;
-    // Long enough for the pause to come in while it is thought about.
-    world.model.latency(Duration::from_millis(1_500));
-    world.model.queue([Reply::call("a", "agents_list", "{}")]);
+    let thought = Gate::default();
+    world.model.queue([Reply::call("a", "agents_list", "{}").behind(&thought)]);
     let _runner = world.runner().await?;
 
     let sent = world.say("s", "hello").await?;
     world.until("it runs", async || world.model.count() == 1).await?;
     world.sessions.pause(world.tenant, sent.session).await?;
+    thought.open();
     world
         .until("it was given back", async || {
             let held = "select count(*) from session.session_lease where state = 'RUNNING'";
@@ -98,9 +98,10 @@ async fn a_wait_that_is_over_is_thought_about_with_its_note() -> anyhow::Result<
         note: "whether the tea is ready".to_owned(),
     };
     world.end(&claim, &loaded, wait).await?;
-    let _runner = world.runner().await?;
-
+    // Before anybody can notice that the wait is over.
     let other = world.say("s", "no match").await?;
+
+    let _runner = world.runner().await?;
     world.until("it is asked", async || world.model.count() == 1).await?;
     let answer = world.text(&other).await?;
 

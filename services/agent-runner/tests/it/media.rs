@@ -1,11 +1,9 @@
 //! Pictures and files of a turn: what tools show, what people are told at once, what goes with an
 //! answer, what is done on a channel besides.
 
-use std::time::Duration;
-
 use holdfast_directory::{Actor, NewAccount, NewProvider, ProviderKind};
 use holdfast_session::{Accepted, NewMessage};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Output, Part, Tool, ToolError};
 use holdfast_types::{AccountId, Body, Effect, Entry, Target};
 use serde_json::{Value, json};
@@ -135,17 +133,18 @@ async fn the_person_is_told_at_once_and_before_the_answer() -> anyhow::Result<()
     let world = World::start().await?;
     let tools = |app: agent_runner::App| app.with_tool(Camera).with_tool(Hushed);
     let _runner = world.runner_with(world.config(), tools).await?;
-    // Long enough to look before the answer comes.
-    world.model.latency(Duration::from_millis(2_000));
-    world
-        .model
-        .queue([Reply::calls([("a", "camera", "{}"), ("b", "hushed", "{}")]), Reply::text("done")]);
+    let looked = Gate::default();
+    world.model.queue([
+        Reply::calls([("a", "camera", "{}"), ("b", "hushed", "{}")]),
+        Reply::text("done").behind(&looked),
+    ]);
 
     let sent = say_at(&world, place("7")).await?;
     world
         .until("it is told", async || deliveries(&world).await.is_ok_and(|told| !told.is_empty()))
         .await?;
     assert_eq!(deliveries(&world).await?, [("Smile!".to_owned(), Value::Null)]);
+    looked.open();
     world.text(&sent).await?;
 
     let told = deliveries(&world).await?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_directory::{Actor, Directory};
 use holdfast_session::{Accepted, NewMessage};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Tool, ToolError};
 use holdfast_types::{Author, Body, Effect, Entry, SessionKey, Target};
 use serde_json::{Value, json};
@@ -261,10 +261,9 @@ async fn what_a_guest_says_into_an_owners_turn_takes_the_owners_tools_away() -> 
         key: channel.clone(),
         ..from(&world, author, &[], "-5", text)
     };
-    // Long enough for the other to speak while it is thought about.
-    world.model.latency(Duration::from_millis(1_500));
+    let spoken = Gate::default();
     world.model.queue([
-        Reply::call("a", "session_status", "{}"),
+        Reply::call("a", "session_status", "{}").behind(&spoken),
         Reply::call("b", "agents_list", "{}"),
         Reply::text("done"),
     ]);
@@ -272,6 +271,7 @@ async fn what_a_guest_says_into_an_owners_turn_takes_the_owners_tools_away() -> 
     let owner = world.send(in_group("telegram:7", "look")).await?;
     world.until("it is asked", async || world.model.count() == 1).await?;
     world.send(in_group("telegram:9", "tell me")).await?;
+    spoken.open();
     world.text(&owner).await?;
 
     let had: Vec<bool> = world

@@ -6,7 +6,7 @@ use std::{
 };
 
 use holdfast_session::{NewMessage, Outcome};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::QueueMode;
 
 use crate::{
@@ -25,15 +25,15 @@ async fn gated(world: &World) -> anyhow::Result<(Gated, Running)> {
 #[tokio::test]
 async fn steered_messages_are_seen_at_the_next_step_and_share_the_answer() -> anyhow::Result<()> {
     let world = World::start().await?;
-    // Long enough for the second to come in while the first is thought about.
-    world.model.latency(Duration::from_millis(1_500));
-    world.model.queue([Reply::call("a", "agents_list", "{}")]);
+    let thought = Gate::default();
+    world.model.queue([Reply::call("a", "agents_list", "{}").behind(&thought)]);
     let _runner = world.runner().await?;
 
     let first = world.say("s", "one").await?;
     world.until("it is asked", async || world.model.count() == 1).await?;
     let second = NewMessage { target: Some(place("7")), ..world.message("s", "two") };
     let second = world.send(second).await?;
+    thought.open();
     let (first, second) = (world.answer(&first).await?, world.answer(&second).await?);
 
     assert_eq!((first.run, first.text.as_str()), (second.run, "echo: two"));
@@ -79,9 +79,6 @@ async fn followups_have_one_turn_each_in_their_order() -> anyhow::Result<()> {
 #[tokio::test]
 async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Result<()> {
     let world = World::start().await?;
-    let (model, _runner) = gated(&world).await?;
-    model.let_out(1);
-
     let collect = |text: &str| NewMessage {
         mode: QueueMode::Collect,
         debounce: Duration::from_secs(3),
@@ -92,6 +89,9 @@ async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Res
     // From before it is stored, which is when its pause begins.
     let begun = Instant::now();
     let second = world.send(collect("two")).await?;
+    // However long the two took to be sent, nobody has answered the first.
+    let (model, _runner) = gated(&world).await?;
+    model.let_out(1);
 
     assert_eq!(world.text(&first).await?, "echo: one | two");
     assert_eq!(world.text(&second).await?, "echo: one | two");

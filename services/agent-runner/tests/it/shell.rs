@@ -64,12 +64,35 @@ async fn run(world: &World, command: &str) -> anyhow::Result<String> {
     told.pop().ok_or_else(|| anyhow::anyhow!("nothing was told"))
 }
 
+/// What the model does next.
+enum Step {
+    /// Calls something, by what was said so far.
+    Calls(fn(&str) -> Reply),
+    /// Looks at the process, again and again, until this was said.
+    Awaits(&'static str),
+}
+
 /// Answers call after call by what was said so far.
-fn step_by_step(world: &World, steps: Vec<fn(&str) -> Reply>) {
-    let steps = Mutex::new(steps.into_iter());
+fn step_by_step(world: &World, steps: Vec<Step>) {
+    let steps = Mutex::new(steps.into_iter().peekable());
     world.model.answer(move |request| {
-        let step = steps.lock().unwrap().next();
-        step.map_or_else(|| Reply::text("done"), |step| step(&request.body.to_string()))
+        let said = request.body.to_string();
+        let mut steps = steps.lock().unwrap();
+        while steps
+            .next_if(|step| matches!(step, Step::Awaits(words) if said.contains(words)))
+            .is_some()
+        {}
+        match steps.peek() {
+            Some(Step::Awaits(_)) => {
+                process("status", &process_in(&said), &json!({ "wait_ms": 1_000 }))
+            }
+            Some(Step::Calls(call)) => {
+                let reply = call(&said);
+                steps.next();
+                reply
+            }
+            None => Reply::text("done"),
+        }
     });
 }
 
@@ -87,20 +110,30 @@ fn process(action: &str, id: &str, more: &serde_json::Value) -> Reply {
     Reply::call("p", "process", input.to_string())
 }
 
-/// Whether a file of this name is anywhere below.
-fn is_below(dir: &Path, name: &str) -> bool {
+/// The file of this name, wherever it is below.
+fn below(dir: &Path, name: &str) -> Option<PathBuf> {
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             if entry.file_name() == name {
-                return true;
+                return Some(entry.path());
             }
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 dirs.push(entry.path());
             }
         }
     }
-    false
+    None
+}
+
+fn is_below(dir: &Path, name: &str) -> bool {
+    below(dir, name).is_some()
+}
+
+/// Takes away the file that a command has made, and waits to see gone.
+async fn take_away(world: &World, name: &str) -> anyhow::Result<()> {
+    world.until("it runs", async || is_below(world.scratch.path(), name)).await?;
+    Ok(fs::remove_file(below(world.scratch.path(), name).unwrap_or_default())?)
 }
 
 /// Whether a process with this in its command line runs.
@@ -211,7 +244,7 @@ async fn a_command_whose_time_is_up_ends_with_all_that_it_started() -> anyhow::R
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;
     let command = "echo kept > k; sleep 71.25 & trap '' TERM; sleep 71.25";
-    let input = json!({ "command": command, "timeout": 1 }).to_string();
+    let input = json!({ "command": command, "timeout": 5 }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
 
     let begun = Instant::now();
@@ -246,16 +279,16 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
     step_by_step(
         &world,
         vec![
-            |_| {
+            Step::Calls(|_| {
                 let command = "while read l; do echo \"got $l\"; echo $l >> log; done; echo bye";
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
-            },
-            |said| process("stdin", &process_in(said), &json!({ "text": "one\n" })),
-            |_| Reply::call("l", "process", r#"{"action":"list"}"#),
-            |said| process("status", &process_in(said), &json!({ "wait_ms": 300 })),
-            |said| process("stdin", &process_in(said), &json!({ "close": true })),
-            |said| process("status", &process_in(said), &json!({ "wait_ms": 10_000 })),
+            }),
+            Step::Calls(|said| process("stdin", &process_in(said), &json!({ "text": "one\n" }))),
+            Step::Calls(|_| Reply::call("l", "process", r#"{"action":"list"}"#)),
+            Step::Awaits("got one"),
+            Step::Calls(|said| process("stdin", &process_in(said), &json!({ "close": true }))),
+            Step::Calls(|said| process("status", &process_in(said), &json!({ "wait_ms": 30_000 }))),
         ],
     );
 
@@ -266,9 +299,10 @@ async fn a_process_is_looked_after_and_what_it_leaves_is_kept() -> anyhow::Resul
     assert!(told[0].starts_with("running in the background as prc_"), "{told:?}");
     assert!(told[2].contains(" running, started "), "{told:?}");
     assert!(told[2].contains(" s ago: while read l;"), "{told:?}");
-    assert!(told[3].starts_with("running") && told[3].ends_with("\ngot one\n"), "{told:?}");
-    assert!(told[5].starts_with("completed: exited with code 0"), "{told:?}");
-    assert!(told[5].contains("\nbye\nChanged files") && told[5].ends_with("+ log\n"), "{told:?}");
+    let [.., saw, _, ended] = told.as_slice() else { panic!("{told:?}") };
+    assert!(saw.starts_with("running") && saw.ends_with("\ngot one\n"), "{told:?}");
+    assert!(ended.starts_with("completed: exited with code 0"), "{told:?}");
+    assert!(ended.contains("\nbye\nChanged files") && ended.ends_with("+ log\n"), "{told:?}");
     assert_eq!(read(&world, world.agent.id, "log").await?.as_deref(), Some("one\n"));
     Ok(())
 }
@@ -280,15 +314,16 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
     step_by_step(
         &world,
         vec![
-            |_| {
-                let command = "trap 'echo tick' USR1; while :; do sleep 0.05; done";
+            Step::Calls(|_| {
+                let command = "trap 'echo tick-tock' USR1; echo now-it-''listens; while :; do sleep 0.05; done";
                 let input = json!({ "command": command, "background": true });
                 Reply::call("a", "exec", input.to_string())
-            },
-            |said| process("signal", &process_in(said), &json!({ "signal": "usr1" })),
-            |said| process("status", &process_in(said), &json!({ "wait_ms": 500 })),
-            |said| process("kill", &process_in(said), &json!({})),
-            |_| process("status", "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607", &json!({})),
+            }),
+            Step::Awaits("now-it-listens"),
+            Step::Calls(|said| process("signal", &process_in(said), &json!({ "signal": "usr1" }))),
+            Step::Awaits("\\ntick-tock"),
+            Step::Calls(|said| process("kill", &process_in(said), &json!({}))),
+            Step::Calls(|_| process("status", "prc_0190a1b2c3d47e8f90a1b2c3d4e5f607", &json!({}))),
         ],
     );
 
@@ -296,9 +331,10 @@ async fn a_process_takes_signals_and_is_ended() -> anyhow::Result<()> {
     world.text(&sent).await?;
 
     let told = returned(&world, &sent).await?;
-    assert!(told[2].contains("tick"), "{told:?}");
-    assert!(told[3].starts_with("failed: "), "{told:?}");
-    assert!(told[4].starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
+    let [.., ticked, ended, other] = told.as_slice() else { panic!("{told:?}") };
+    assert!(ticked.contains("\ntick-tock"), "{told:?}");
+    assert!(ended.starts_with("failed: "), "{told:?}");
+    assert!(other.starts_with("lost: `prc_0190a1b2c3d47e8f90a1b2c3d4e5f607`"), "{told:?}");
     Ok(())
 }
 
@@ -307,16 +343,18 @@ async fn a_command_that_takes_long_goes_on_behind_and_its_session_is_told_of_its
 -> anyhow::Result<()> {
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;
-    let input = json!({ "command": "sleep 1; echo x > late", "yield_ms": 100 }).to_string();
+    let command = "touch b; while [ -e b ]; do sleep 0.1; done; echo x > late";
+    let input = json!({ "command": command, "yield_ms": 100 }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
 
     let sent = world.send(owner(&world, "go")).await?;
     assert_eq!(world.text(&sent).await?, "started");
+    take_away(&world, "b").await?;
     world.until("the session was told", async || world.model.count() == 3).await?;
 
     let told = world.model.requests()[2].last_user_text();
     assert!(told.contains("has ended (prc_"), "{told}");
-    assert!(told.contains("`sleep 1; echo x > late`): exited with code 0"), "{told}");
+    assert!(told.contains(&format!("`{command}`): exited with code 0")), "{told}");
     assert!(told.contains("changed 1 files"), "{told}");
     assert_eq!(read(&world, world.agent.id, "late").await?.as_deref(), Some("x\n"));
     Ok(())
@@ -352,7 +390,8 @@ async fn a_session_of_another_agent_sees_neither_files_nor_processes() -> anyhow
     let _runner = world.runner_with(walled(&world), |app| app).await?;
     let new = NewAgent { name: AgentName::new("other"), ..NewAgent::default() };
     let other = world.directory.create_agent(world.tenant, Actor::Operator, new).await?;
-    let input = json!({ "command": "echo s3cret > mine; sleep 5", "yield_ms": 300 }).to_string();
+    let input =
+        json!({ "command": "echo s3cret > mine; sleep 76.25", "yield_ms": 300 }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
     let sent = world.send(owner(&world, "go")).await?;
     world.text(&sent).await?;
@@ -428,12 +467,12 @@ async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::R
     let world = World::start().await?;
     let _runner = world.runner_with(walled(&world), |app| app).await?;
     run(&world, "echo one > f; echo one > g").await?;
-    world
-        .model
-        .queue([exec("touch begun; sleep 1; echo mine > f; echo mine > g"), Reply::text("done")]);
+    let command = "touch b; while [ -e b ]; do sleep 0.1; done; echo mine > f; echo mine > g";
+    let input = json!({ "command": command, "yield_ms": 60_000 }).to_string();
+    world.model.queue([Reply::call("a", "exec", input), Reply::text("done")]);
 
     let sent = world.send(owner(&world, "go")).await?;
-    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "b")).await?;
     let put = Edit::Put {
         path: "f".parse()?,
         content: b"theirs\n".to_vec(),
@@ -441,6 +480,7 @@ async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::R
     };
     let by = By::author("ann", "a test");
     files(&world)?.commit(world.tenant, world.agent.id, &by, vec![put]).await?;
+    take_away(&world, "b").await?;
     world.text(&sent).await?;
 
     let told = returned(&world, &sent).await?.pop().unwrap_or_default();
@@ -458,11 +498,12 @@ async fn what_another_changed_meanwhile_stays_and_nothing_is_lost() -> anyhow::R
 async fn a_runner_that_stops_ends_what_runs_behind_and_keeps_what_it_did() -> anyhow::Result<()> {
     let world = World::start().await?;
     let runner = world.runner_with(walled(&world), |app| app).await?;
-    let command = "trap 'echo bye > bye; exit 0' TERM; while :; do sleep 0.05; done";
+    let command = "trap 'echo bye > bye; exit 0' TERM; touch begun; while :; do sleep 0.05; done";
     let input = json!({ "command": command, "background": true }).to_string();
     world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
     let sent = world.send(owner(&world, "go")).await?;
     world.text(&sent).await?;
+    world.until("it runs", async || is_below(world.scratch.path(), "begun")).await?;
 
     runner.stop().await?;
 
@@ -481,6 +522,7 @@ async fn what_runs_behind_a_session_ends_once_that_is_deleted() -> anyhow::Resul
     world.model.queue([Reply::call("a", "exec", input), Reply::text("started")]);
     let sent = world.send(world.message("s", "go")).await?;
     world.text(&sent).await?;
+    world.until("it runs", async || is_running("sleep 75.25")).await?;
     // As long as its session is there it is left alone, however often somebody looks.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(is_running("sleep 75.25"));
@@ -571,7 +613,8 @@ async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> any
     world.text(&sent).await?;
     let theirs = process_in(&returned(&world, &sent).await?[0]);
     // The first runner has no slot left for what comes.
-    world.model.queue([exec("touch busy; sleep 73.25")]);
+    let busy = json!({ "command": "touch busy; sleep 73.25", "yield_ms": 60_000 }).to_string();
+    world.model.queue([Reply::call("b", "exec", busy)]);
     world.say("elsewhere", "go").await?;
     world.until("it is busy", async || is_below(world.scratch.path(), "busy")).await?;
 
@@ -580,7 +623,7 @@ async fn a_process_is_found_by_the_runner_that_its_session_has_moved_to() -> any
     world.model.queue([
         list,
         process("stdin", &theirs, &json!({ "text": "one\n", "close": true })),
-        process("status", &theirs, &json!({ "wait_ms": 10_000 })),
+        process("status", &theirs, &json!({ "wait_ms": 30_000 })),
         Reply::text("done"),
     ]);
     let sent = world.send(owner(&world, "look")).await?;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use holdfast_session::{Outcome, SubagentOutcome};
-use holdfast_testkit::{Reply, model::Request};
+use holdfast_testkit::{
+    Reply,
+    model::{Gate, Request},
+};
 use holdfast_types::{Entry, SessionId};
 
 use crate::world::{World, place};
@@ -44,13 +47,20 @@ async fn last_answer(world: &World, session: SessionId, expected: &str) -> anyho
 #[tokio::test]
 async fn a_task_is_done_beside_and_its_end_told_where_it_was_asked_for() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.answer(script(SPAWN));
+    let (counted, scripted) = (Gate::default(), script(SPAWN));
+    let gate = counted.clone();
+    world.model.answer(move |asked| match asked.last_user_text().as_str() {
+        "count the stars" => scripted(asked).behind(&gate),
+        _ => scripted(asked),
+    });
     let _runner = world.runner().await?;
     let mut said = world.message("s", "please count");
     said.target = Some(place("42"));
 
     let sent = world.send(said).await?;
     let first = world.text(&sent).await?;
+    // An end that is told before the turn has answered is heard by that turn.
+    counted.open();
     let outcome = ended(&world, sent.session).await?;
     last_answer(&world, sent.session, "there are about seven stars").await?;
 

@@ -7,11 +7,12 @@ use std::{
 
 use holdfast_agent::UNKNOWN_OUTCOME;
 use holdfast_session::{Append, Outcome};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_types::{Effect, Entry, RunId, RunnerId, ToolCall, Usage};
 
 use crate::{
     gated::Gated,
+    idling::get,
     world::{LONG, World},
 };
 
@@ -189,15 +190,23 @@ impl holdfast_tools::Tool for Broken {
 #[tokio::test]
 async fn a_runner_that_stops_gives_its_sessions_back_at_a_steps_end() -> anyhow::Result<()> {
     let world = World::start().await?;
-    world.model.latency(Duration::from_millis(400));
-    world.model.queue([Reply::call("a", "agents_list", "{}")]);
-    let first = world.runner().await?;
+    let thought = Gate::default();
+    world.model.queue([Reply::call("a", "agents_list", "{}").behind(&thought)]);
+    let mut config = world.config();
+    config.runner.shutdown_grace = LONG;
+    let first = world.runner_with(config, |app| app).await?;
     let sent = world.say("s", "hello").await?;
     world.until("it runs", async || world.model.count() == 1).await?;
 
-    let begun = Instant::now();
-    first.stop().await?;
-    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    let address = first.address;
+    let stopping = tokio::spawn(first.stop());
+    world
+        .until("it stops", async || {
+            get(address, "/readyz").await.is_ok_and(|answer| answer.contains("draining"))
+        })
+        .await?;
+    thought.open();
+    stopping.await??;
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought"]);
     let charged = world.number("select attempts::bigint from session.session_lease").await?;
 

@@ -10,7 +10,7 @@ use std::{
 
 use holdfast_directory::{Actor, NewAccount};
 use holdfast_session::{Accepted, NewMessage};
-use holdfast_testkit::Reply;
+use holdfast_testkit::{Reply, model::Gate};
 use holdfast_tools::{Call, Tool, ToolError};
 use holdfast_types::{Effect, Entry, SessionKey};
 use serde_json::json;
@@ -215,13 +215,14 @@ async fn what_was_stored_as_begun_is_done_before_a_pause_takes_effect() -> anyho
     let acts = Counting::<true>::new();
     let tool = acts.clone();
     let _runner = world.runner_with(world.config(), |app| app.with_tool(tool)).await?;
-    world.model.latency(Duration::from_millis(300));
-    world.model.queue([Reply::call("a", "act", "{}"), Reply::text("done")]);
+    let held = Gate::default();
+    world.model.queue([Reply::call("a", "act", "{}").behind(&held), Reply::text("done")]);
 
     let sent = world.say("s", "hello").await?;
     world.until("it is asked", async || world.model.count() == 1).await?;
     // Seen by no renewal yet: the step that stores the call as begun is the first to be told.
     world.admin("update session.session_lease set paused = 'user'").await?;
+    held.open();
     world
         .until("it was given back", async || {
             let held = "select count(*) from session.session_lease where state = 'RUNNING'";

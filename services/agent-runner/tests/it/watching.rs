@@ -104,7 +104,8 @@ async fn what_the_model_thinks_is_seen_before_its_answer_by_those_who_asked() ->
     assert_eq!(pieces(&whole), [(true, thought.as_str()), (false, "Yes.")]);
     let mut streamed = pieces(&streamed);
     assert_eq!(streamed.pop(), Some((false, "Yes.")));
-    assert!(streamed.len() > 2 && streamed.iter().all(|(thinks, _)| *thinks), "{streamed:?}");
+    // The first leaves at once, and what a busy machine reads at once after it is one.
+    assert!(streamed.len() >= 2 && streamed.iter().all(|(thinks, _)| *thinks), "{streamed:?}");
     let all: String = streamed.into_iter().map(|(_, text)| text).collect();
     assert_eq!(all, thought);
     Ok(())

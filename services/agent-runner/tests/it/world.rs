@@ -159,7 +159,8 @@ impl World {
             runner: Runner {
                 listen: ([127, 0, 0, 1], 0).into(),
                 slots: 8,
-                model_timeout: Duration::from_secs(10),
+                // Longer than a test takes that keeps an answer back.
+                model_timeout: Duration::from_secs(60),
                 sweep: Duration::from_millis(200),
                 shutdown_grace: Duration::from_secs(5),
                 // Those who want commands say so.

@@ -7,10 +7,10 @@ use holdfast_testkit::{Proxy, telegram::Incoming};
 use holdfast_types::AccountId;
 use secrecy::ExposeSecret as _;
 use serde_json::json;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tonic::Status;
 
-use crate::world::{TOKEN, World};
+use crate::world::{TOKEN, World, eventually};
 
 async fn world() -> (World, AccountId) {
     let world = World::new().await;
@@ -220,17 +220,29 @@ async fn an_account_that_is_disabled_is_let_go_and_one_that_changes_is_made_anew
 
     let update = |new| world.directory.update_account(world.tenant, Actor::Operator, account, new);
     update(changed(true, json!([9]))).await.unwrap();
-    sleep(Duration::from_millis(400)).await;
-    world.telegram.push(TOKEN, Incoming::private(9, "now"));
-    world.taken(1).await;
-    world.confirmed().await;
+    eventually("who may write now is heard", async || {
+        world.telegram.push(TOKEN, Incoming::private(9, "now"));
+        world.confirmed().await;
+        !world.gateway.texts().is_empty()
+    })
+    .await;
     update(changed(false, json!([9]))).await.unwrap();
-    sleep(Duration::from_millis(400)).await;
-    world.telegram.push(TOKEN, Incoming::private(9, "too late"));
-    sleep(Duration::from_millis(300)).await;
+    eventually("nobody asks for messages any more", async || {
+        world.telegram.push(TOKEN, Incoming::private(9, "and now?"));
+        let asked = async {
+            while world.telegram.pending(TOKEN) > 0 {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(Duration::from_secs(3), asked).await.is_err()
+    })
+    .await;
 
-    assert_eq!(world.gateway.texts(), ["now"]);
-    assert_eq!(world.telegram.pending(TOKEN), 1);
+    let heard = world.gateway.texts().len();
+    world.telegram.push(TOKEN, Incoming::private(9, "too late"));
+    sleep(Duration::from_millis(500)).await;
+    assert_eq!(world.gateway.texts().len(), heard);
+    assert_eq!(world.telegram.pending(TOKEN), 2);
     bridge.stop().await;
 }
 

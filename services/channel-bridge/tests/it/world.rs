@@ -290,7 +290,7 @@ pub fn target(channel: &str, account: AccountId, chat: &str) -> Target {
 
 /// Waits until it is so, and fails if that takes longer than anything should.
 pub async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    let until = Instant::now() + Duration::from_secs(15);
+    let until = Instant::now() + Duration::from_secs(40);
     while !is_so().await {
         assert!(Instant::now() < until, "waited in vain until {what}");
         sleep(Duration::from_millis(20)).await;

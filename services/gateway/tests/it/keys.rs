@@ -98,23 +98,22 @@ async fn a_key_reaches_as_far_as_its_scopes() {
 #[tokio::test]
 async fn a_tenant_that_calls_too_often_is_told_when_to_come_back_and_others_are_not() {
     let world = World::start().await.unwrap();
-    // 12 a minute is two in ten seconds.
-    let changes = TenantChanges { rate: Some(12), ..Default::default() };
+    // One in half a minute: none is got back while the calls are made.
+    let changes = TenantChanges { rate: Some(2), ..Default::default() };
     world.directory.update_tenant(world.anna.id, Actor::Operator, changes).await.unwrap();
     let other = world.anna.by(&world.key(&world.anna, &["chat"], None).await.unwrap());
 
     world.send(&world.anna, message("1")).await.unwrap();
-    assert_eq!(world.get(&other, "/v1/models").send().await.unwrap().status(), 200);
-    let by_grpc = world.send(&other, message("3")).await.unwrap_err();
+    let by_grpc = world.send(&other, message("2")).await.unwrap_err();
     let by_http = world.get(&world.anna, "/v1/models").send().await.unwrap();
 
     assert_eq!(by_grpc.code(), Code::ResourceExhausted, "{}", by_grpc.message());
     let after = retry_after(&by_grpc).unwrap();
     // Less by what the calls themselves took.
-    assert!(after <= Duration::from_secs(5) && after > Duration::ZERO, "{after:?}");
+    assert!(after <= Duration::from_secs(30) && after > Duration::ZERO, "{after:?}");
     assert_eq!(by_http.status(), 429);
     let seconds: u64 = by_http.headers()["retry-after"].to_str().unwrap().parse().unwrap();
-    assert!((1..=5).contains(&seconds), "{seconds}");
+    assert!((1..=30).contains(&seconds), "{seconds}");
     world.send(&world.ben, message("hi")).await.unwrap();
 }
 

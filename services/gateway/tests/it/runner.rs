@@ -9,12 +9,12 @@
 //! | `fail` | ends without an answer |
 //! | `die` | gives the message up |
 //! | `quiet` | answers, and tells nobody by NATS |
-//! | `linger` | tells its answer, and ends the turn once released |
+//! | `linger` | is heard by the turn's second step, which tells the answer; ends once released |
 //! | `ask` | asks for a person's word, and answers when there is one |
 //! | `history` | answers with all that it has heard |
 //! | anything else | answers with `echo: ` and the message |
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use holdfast_bus::{Bus, Delta, DeltaBody, McpProbe, McpProbed, McpProbedTool};
 use holdfast_session::{
@@ -25,8 +25,14 @@ use holdfast_types::{
     ApprovalId, Body, DeliveryId, Entry, QueueMode, RunId, RunnerId, Usage, Wait,
 };
 use jiff::Timestamp;
-use tokio::{sync::Semaphore, time::sleep};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::sleep,
+};
 use tokio_util::task::AbortOnDropHandle;
+
+/// How often it looks for what nobody told it of.
+const POLL: Duration = Duration::from_secs(1);
 
 const USAGE: Usage = Usage { input: 5, cached: 2, output: 3 };
 
@@ -50,7 +56,13 @@ impl Runner {
     pub fn start(sessions: Sessions, bus: Bus) -> Self {
         let held = Arc::new(Semaphore::new(0));
         let probes = AbortOnDropHandle::new(tokio::spawn(probes(bus.clone())));
-        let work = Work { sessions, bus, held: Arc::clone(&held), id: RunnerId::generate() };
+        let work = Work {
+            sessions,
+            bus,
+            held: Arc::clone(&held),
+            ended: Arc::default(),
+            id: RunnerId::generate(),
+        };
         let claims = AbortOnDropHandle::new(tokio::spawn(work.claim()));
         Self { held, _claims: claims, _probes: probes }
     }
@@ -66,11 +78,16 @@ struct Work {
     sessions: Sessions,
     bus: Bus,
     held: Arc<Semaphore>,
+    /// A session may be ready again.
+    ended: Arc<Notify>,
     id: RunnerId,
 }
 
 impl Work {
+    /// Claims when it is woken, as runners do: a gateway wakes them once it listens for what they
+    /// tell, so that none of it is lost.
     async fn claim(self) {
+        let mut wakes = self.bus.run_wakes().await.ok();
         loop {
             for claim in self.sessions.claim(self.id, 16).await.unwrap_or_default() {
                 let work = self.clone();
@@ -79,9 +96,23 @@ impl Work {
                         // A database that is dropped under a runner is how tests end.
                         assert!(!error.is_fenced(), "{error}");
                     }
+                    work.ended.notify_one();
                 });
             }
-            sleep(Duration::from_millis(5)).await;
+            let woken = async {
+                let wake = match &mut wakes {
+                    Some(wakes) => wakes.next().await,
+                    None => None,
+                };
+                if wake.is_none() {
+                    let () = pending().await;
+                }
+            };
+            tokio::select! {
+                () = woken => {}
+                () = self.ended.notified() => {}
+                () = sleep(POLL) => {}
+            }
         }
     }
 
@@ -171,6 +202,8 @@ impl Work {
             "die" => return Ok((0, Outcome::Dead, "it always would".to_owned())),
             "fail" => return Ok((0, Outcome::Failed, "it would not work".to_owned())),
             "history" => answer = history(loaded, seen),
+            // Whoever follows may have asked about the first step already.
+            "linger" => step = 1,
             "canvas" => told.tell(0, DeltaBody::Canvas { surfaces: vec!["plan".to_owned()] }),
             "same" => told.say(0, "echo: "),
             "other" => told.say(0, "something else "),

@@ -9,7 +9,8 @@ use crate::world::{PATIENCE, World, done, message};
 
 #[tokio::test]
 async fn what_is_open_is_finished_and_nothing_new_is_taken() {
-    let mut world = World::start().await.unwrap();
+    let world = World::start_with(|config| config.gateway.shutdown_grace = PATIENCE);
+    let mut world = world.await.unwrap();
     let mut client = world.messages().await.unwrap();
     let stream = client.stream(world.anna.request(message("hold on")));
     let mut stream = stream.await.unwrap().into_inner();

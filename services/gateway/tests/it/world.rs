@@ -7,7 +7,6 @@ use futures::StreamExt as _;
 use gateway::{App, Config};
 use holdfast_bus::Bus;
 use holdfast_directory::{Actor, Directory, NewAgent, NewKey, Seal, Settings};
-use holdfast_kit::net;
 use holdfast_pg::Pools;
 use holdfast_proto::gateway::v1::{
     self as pb, RunEvent, SendRequest, messages_client::MessagesClient, run_event::Event,
@@ -29,7 +28,7 @@ pub const MESH: &str = "0123456789abcdef0123456789abcdef";
 const PEPPER: &str = "pepper of the tests";
 
 /// Longer than anything takes, on a machine that is busy.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(40);
 
 pub struct World {
     pub http: SocketAddr,
@@ -64,24 +63,19 @@ impl World {
 
     /// The same with a memory service.
     pub async fn start_with_memory() -> anyhow::Result<Self> {
-        // Let go at once: it is the memory's then.
-        let listen = {
-            let any = SocketAddr::from(([127, 0, 0, 1], 0));
-            net::listen(any, "memory.listen").await?.local_addr()?
-        };
+        let (database, stop) = (database().await?, CancellationToken::new());
         let mut of_memory = memory::Config::default();
-        let mut world = Self::start_with(|config| {
-            config.mesh.memory_url = format!("http://{listen}");
-            of_memory.database.url = config.database.url.clone();
-        })
-        .await?;
-        of_memory.memory.listen = listen;
+        of_memory.database.url = database.url().into();
+        of_memory.memory.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         of_memory.memory.embedding.engine = memory::Engine::Hashed;
         of_memory.mesh.secret = MESH.into();
         let app = memory::App::connect(of_memory).await?;
-        let served = tokio::spawn(app.run(world.stop.clone()));
-        world.memory = Some(AbortOnDropHandle::new(served));
-        world.memory_url = format!("http://{listen}");
+        let memory_url = format!("http://{}", app.address()?);
+        let served = AbortOnDropHandle::new(tokio::spawn(app.run(stop.clone())));
+        let change = |config: &mut Config| config.mesh.memory_url.clone_from(&memory_url);
+        let mut world = Self::start_on(database, stop, change).await?;
+        world.memory = Some(served);
+        world.memory_url = memory_url;
         Ok(world)
     }
 
@@ -98,14 +92,14 @@ impl World {
     }
 
     pub async fn start_with(change: impl FnOnce(&mut Config)) -> anyhow::Result<Self> {
-        holdfast_kit::tls::install_crypto();
-        holdfast_kit::metrics::install()?;
-        let schema = holdfast_pg::fingerprint();
-        let database = Database::create_from(&schema, async |url: String| {
-            holdfast_pg::migrate(&url).await?;
-            Ok(())
-        });
-        let database = database.await?;
+        Self::start_on(database().await?, CancellationToken::new(), change).await
+    }
+
+    async fn start_on(
+        database: Database,
+        stop: CancellationToken,
+        change: impl FnOnce(&mut Config),
+    ) -> anyhow::Result<Self> {
         let (nats, redis) = (nats::Namespace::create().await?, redis::Namespace::create().await?);
 
         let mut config = Config::default();
@@ -142,7 +136,6 @@ impl World {
 
         let app = App::connect(config).await?;
         let (http, grpc) = (app.http_address()?, app.grpc_address()?);
-        let stop = CancellationToken::new();
         let served = Some(tokio::spawn(app.run(stop.clone())));
         let world = Self {
             http,
@@ -295,6 +288,17 @@ impl Tenant {
     pub fn by(&self, key: &str) -> Self {
         Self { id: self.id, key: key.to_owned() }
     }
+}
+
+async fn database() -> anyhow::Result<Database> {
+    holdfast_kit::tls::install_crypto();
+    holdfast_kit::metrics::install()?;
+    let schema = holdfast_pg::fingerprint();
+    let database = Database::create_from(&schema, async |url: String| {
+        holdfast_pg::migrate(&url).await?;
+        Ok(())
+    });
+    database.await
 }
 
 async fn tenant(directory: &Directory, name: &str) -> anyhow::Result<Tenant> {

@@ -9,6 +9,7 @@ use holdfast_testkit::Process;
 use memory::{Embedding, Engine};
 use tokio::{
     net::TcpListener,
+    sync::watch,
     time::{Instant, sleep},
 };
 
@@ -257,7 +258,8 @@ async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow:
     assert_eq!(ann.embedded().await?.model, "hashed-v1-384");
     first.stop().await?;
 
-    let server = server(192, Duration::ZERO).await?;
+    let (open, is_open) = watch::channel(false);
+    let server = server_behind(192, Duration::ZERO, is_open).await?;
     let mut config = world.config.clone();
     config.memory.former = Some(config.memory.embedding.clone());
     config.memory.embedding = Embedding {
@@ -276,6 +278,8 @@ async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow:
         assert_eq!(found.hits[0].text, text(7), "by {}", found.model);
         assert!(found.hits[0].why.unwrap_or_default().cosine > 0.9, "by {}", found.model);
         models.insert(found.model);
+        // The new one has nothing to say before the first was looked at.
+        open.send_replace(true);
         let status = ann.status().await?;
         if status.model == "tiny" && status.pending == 0 {
             break;
@@ -292,19 +296,31 @@ async fn another_model_takes_over_and_meanwhile_everything_is_found() -> anyhow:
 
 /// A server that speaks `/v1/embeddings`, with a model of so many dimensions that takes its time.
 async fn server(dimension: usize, pause: Duration) -> anyhow::Result<String> {
+    server_behind(dimension, pause, watch::channel(true).1).await
+}
+
+/// The same, which answers once this is true.
+async fn server_behind(
+    dimension: usize,
+    pause: Duration,
+    open: watch::Receiver<bool>,
+) -> anyhow::Result<String> {
     use axum::{Json, Router, routing::post};
     use holdfast_embed::{Embedder as _, Hashed, Purpose};
-    let answer = move |Json(asked): Json<serde_json::Value>| async move {
-        sleep(pause).await;
-        let texts: Vec<String> = serde_json::from_value(asked["input"].clone()).unwrap_or_default();
-        let vectors =
-            Hashed::new(dimension).embed(&texts, Purpose::Passage).await.unwrap_or_default();
-        let data: Vec<_> = vectors
-            .iter()
-            .enumerate()
-            .map(|(index, embedding)| serde_json::json!({"index": index, "embedding": embedding}))
-            .collect();
-        Json(serde_json::json!({"data": data}))
+    let answer = move |Json(asked): Json<serde_json::Value>| {
+        let mut open = open.clone();
+        async move {
+            // What is open stays open.
+            drop(open.wait_for(|open| *open).await);
+            sleep(pause).await;
+            let texts: Vec<String> =
+                serde_json::from_value(asked["input"].clone()).unwrap_or_default();
+            let vectors =
+                Hashed::new(dimension).embed(&texts, Purpose::Passage).await.unwrap_or_default();
+            let vector = |(index, embedding): (usize, &Vec<f32>)| serde_json::json!({"index": index, "embedding": embedding});
+            let data: Vec<_> = vectors.iter().enumerate().map(vector).collect();
+            Json(serde_json::json!({"data": data}))
+        }
     };
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     let url = format!("http://{}/v1", listener.local_addr()?);
@@ -371,7 +387,7 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
     };
     let ready = format!("{url}/readyz");
     let mut first = child()?;
-    first.wait_for_ok(&ready, Duration::from_secs(20)).await?;
+    first.wait_for_ok(&ready, Duration::from_secs(60)).await?;
     let ann = crate::world::person(crate::world::client(&url)?);
     add(&ann, "s1", 600).await?;
     while ann.status().await?.pending > 450 {
@@ -380,7 +396,7 @@ async fn a_service_that_is_killed_while_it_embeds_leaves_nothing_undone_or_doubl
     first.kill().await?;
 
     let mut second = child()?;
-    second.wait_for_ok(&ready, Duration::from_secs(20)).await?;
+    second.wait_for_ok(&ready, Duration::from_secs(60)).await?;
     // What the dead one had taken is others' after a minute, which is over now.
     let mut tx = world.pools()?.system().await?;
     sqlx::query("update memory.queue set ready_at = clock_timestamp()").execute(tx.conn()).await?;

@@ -300,7 +300,7 @@ async fn bad_input_is_refused_with_the_field_to_mend() -> anyhow::Result<()> {
 async fn what_is_over_is_taken_out_by_itself() -> anyhow::Result<()> {
     let (world, served) = World::start().await?;
     let ann = served.somebody();
-    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_millis(300);
+    let soon = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(3);
     let soon =
         prost_types::Timestamp { seconds: soon.as_second(), nanos: soon.subsec_nanosecond() };
     ann.put(vec![pb::NewItem { expires_at: Some(soon), ..fact("the offer stands") }]).await?;

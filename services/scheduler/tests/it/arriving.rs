@@ -113,6 +113,7 @@ async fn a_reminder_that_did_not_arrive_is_said_again_and_told_of() -> anyhow::R
     assert_eq!(world.line(&job).await?.class.as_deref(), Some("undelivered"));
     let again = "select count(*) from schedule.firings where slot like '%~1' and origin = 'retry'";
     world.until(again, 1).await?;
+    world.until("select count(*) from session.events where family = 'reminders'", 1).await?;
     let told = "select name || ' ' || payload::text from session.events where family = 'reminders'";
     let told = world.text(told).await?;
     assert!(told.starts_with("reminder.failed "), "{told}");

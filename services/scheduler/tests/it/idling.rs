@@ -18,11 +18,12 @@ async fn schedulers_with_nothing_to_do_write_no_row() -> anyhow::Result<()> {
     world.line(&job).await?;
 
     // The line is there before all that follows from the end is.
-    let mut before = versions(&world).await?;
-    for _ in 0..20 {
+    let (mut before, mut still) = (versions(&world).await?, 0);
+    for _ in 0..30 {
         tokio::time::sleep(Duration::from_secs(1)).await;
         let now = versions(&world).await?;
-        if std::mem::replace(&mut before, now.clone()) == now {
+        still = if std::mem::replace(&mut before, now.clone()) == now { still + 1 } else { 0 };
+        if still == 3 {
             break;
         }
     }
