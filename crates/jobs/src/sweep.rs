@@ -74,7 +74,7 @@ macro_rules! offer {
                 where r.goes
                   and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id
                 returning f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, r.kind,
-                          f.offer_at, r.overlap),
+                          f.offer_at, r.overlap, f.lost),
             waits as (
                 update schedule.firings f set offer_at = null, held = false
                 from ranked r
@@ -84,7 +84,7 @@ macro_rules! offer {
                 update schedule.jobs j set running_slot = o.slot, running_until = o.offer_at
                 from offered o
                 where o.overlap <> 'allow' and j.job_id = o.job_id and j.tenant_id = o.tenant_id)
-            select tenant_id, job_id, slot, slot_at, origin, attempts, kind from offered"
+            select tenant_id, job_id, slot, slot_at, origin, attempts, kind, lost from offered"
         )
     };
 }

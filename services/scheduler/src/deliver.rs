@@ -148,7 +148,7 @@ impl Deliver {
     /// Those of a part that are still ours. Of those that were handed out a moment ago, and never
     /// before, nobody need be asked.
     async fn begin(&self, part: &Part) -> Result<Vec<Firing>, JobsError> {
-        if !part.was_lost && part.age() < self.handover / 2 {
+        if !part.is_again && part.age() < self.handover / 2 {
             return Ok(part.firings.clone());
         }
         self.ctx.jobs.begun(&part.firings).await

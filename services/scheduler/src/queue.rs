@@ -17,9 +17,16 @@ use crate::clock::Handed;
 /// The most firings that are one tenant's turn.
 const PART: usize = 1_000;
 
-/// The same of those that were handed out before: one of them may be why they were lost, and takes
-/// no more along.
-const SUSPECT: usize = 100;
+/// The same of those in whose delivery so many were lost: one of them may be why, and in the end it
+/// goes alone and takes no other along.
+const fn most(lost: i32) -> usize {
+    match lost {
+        ..=1 => PART,
+        2 => 100,
+        3 => 10,
+        _ => 1,
+    }
+}
 
 /// Firings by tenant.
 #[derive(Debug, Default)]
@@ -42,7 +49,7 @@ pub struct Part {
     pub tenant: TenantId,
     pub firings: Vec<Firing>,
     /// They were handed out before.
-    pub was_lost: bool,
+    pub is_again: bool,
     /// When the first of them was handed out.
     at: Instant,
 }
@@ -72,14 +79,15 @@ impl Queue {
         let tenant = self.turns.pop_front()?;
         let waiting = self.tenants.get_mut(&tenant)?;
         waiting.is_busy = true;
-        let was_lost = waiting.firings.front()?.0.attempt > 1;
-        let most = if was_lost { SUSPECT } else { PART };
-        let alike = |firing: &&(Firing, Instant)| (firing.0.attempt > 1) == was_lost;
-        let count = waiting.firings.iter().take(most).take_while(alike).count();
+        let first = waiting.firings.front()?.0;
+        let is_again = first.attempt > 1;
+        let alike =
+            |one: &&(Firing, Instant)| (one.0.attempt > 1, one.0.lost) == (is_again, first.lost);
+        let count = waiting.firings.iter().take(most(first.lost)).take_while(alike).count();
         let taken: Vec<_> = waiting.firings.drain(..count).collect();
         let at = taken.first()?.1;
         let firings = taken.into_iter().map(|(firing, _)| firing).collect();
-        Some(Part { tenant, firings, was_lost, at })
+        Some(Part { tenant, firings, is_again, at })
     }
 
     /// Nothing of the tenant's is under way any more.
@@ -120,7 +128,14 @@ pub mod tests {
         let job = |number| JobId::from(Uuid::from_u128(number));
         let id = |number| FiringRef { tenant: tenant(of), job: job(number), slot: Slot::at(at) };
         (0..count)
-            .map(|number| Firing { id: id(number), kind, origin: Origin::Due, at, attempt: 1 })
+            .map(|number| Firing {
+                id: id(number),
+                kind,
+                origin: Origin::Due,
+                at,
+                attempt: 1,
+                lost: 0,
+            })
             .collect()
     }
 
@@ -153,19 +168,23 @@ pub mod tests {
     }
 
     #[test]
-    fn what_was_lost_before_goes_apart_and_in_small_parts() {
+    fn what_was_handed_out_before_goes_apart_and_what_was_lost_more_often_in_smaller_parts() {
         let mut queue = Queue::default();
-        let again = firings(1, 150).into_iter().map(|firing| Firing { attempt: 2, ..firing });
-        let all = [firings(1, 3), again.collect(), firings(1, 4)].concat();
-        queue.add(Handed { firings: all, at: Instant::now() });
+        let again = |count, lost| {
+            let firings = firings(1, count).into_iter();
+            firings.map(|firing| Firing { attempt: 7, lost, ..firing }).collect()
+        };
+        let all = [firings(1, 3), again(500, 0), again(150, 2), again(11, 3), again(2, 4)];
+        queue.add(Handed { firings: all.concat(), at: Instant::now() });
 
         let mut parts = Vec::new();
         while let Some(part) = queue.take() {
-            parts.push((part.firings.len(), part.was_lost));
+            parts.push((part.firings.len(), part.is_again));
             queue.done(part.tenant);
         }
 
-        assert_eq!(parts, [(3, false), (100, true), (50, true), (4, false)]);
+        let again = [500, 100, 50, 10, 1, 1, 1].map(|count| (count, true));
+        assert_eq!(parts, [[(3, false)].as_slice(), &again].concat());
     }
 
     #[test]
