@@ -108,6 +108,7 @@ impl App {
                     jobs: ctx.jobs.clone(),
                     bus: ctx.bus.clone(),
                     batch: own.batch,
+                    handover: own.handover,
                     keep_done: own.keep_done,
                     backlog: backlog.clone(),
                     firings,

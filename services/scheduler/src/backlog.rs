@@ -4,12 +4,14 @@
 //! one does not wait until what another has by the thousand is delivered.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use holdfast_jobs::Firing;
 use holdfast_types::TenantId;
+use tokio::time::Instant;
 
 /// Firings that this replica has been handed and has not delivered. Cloning shares the count.
 #[derive(Debug, Clone)]
@@ -22,6 +24,8 @@ pub struct Backlog {
 struct Held {
     count: usize,
     tenants: HashMap<TenantId, usize>,
+    /// When how many were handed out.
+    handed: VecDeque<(Instant, usize)>,
 }
 
 impl Backlog {
@@ -45,10 +49,17 @@ impl Backlog {
         crowd.map(|(tenant, _)| *tenant).collect()
     }
 
-    /// So many more are in hand.
-    pub fn add(&self, firings: &[Firing]) {
+    /// Whether there are more than so many, or the first have been in hand for longer than this.
+    pub fn is_behind(&self, count: usize, age: Duration) -> bool {
+        let held = self.held();
+        held.count > count || held.handed.front().is_some_and(|(at, _)| at.elapsed() > age)
+    }
+
+    /// So many more are in hand, since then.
+    pub fn add(&self, firings: &[Firing], at: Instant) {
         let mut held = self.held();
         held.count += firings.len();
+        held.handed.push_back((at, firings.len()));
         for firing in firings {
             *held.tenants.entry(firing.id.tenant).or_default() += 1;
         }
@@ -58,6 +69,15 @@ impl Backlog {
     pub fn done(&self, firings: &[Firing]) {
         let mut held = self.held();
         held.count = held.count.saturating_sub(firings.len());
+        let mut left = firings.len();
+        while let Some((_, count)) = held.handed.front_mut() {
+            if *count > left {
+                *count -= left;
+                break;
+            }
+            left -= *count;
+            held.handed.pop_front();
+        }
         for firing in firings {
             let tenant = firing.id.tenant;
             match held.tenants.get_mut(&tenant) {
@@ -80,15 +100,33 @@ mod tests {
     #[test]
     fn a_tenant_that_has_less_than_the_average_is_no_crowd() {
         let backlog = Backlog::of(100);
-        backlog.add(&firings(1, 90));
+        let begun = Instant::now();
+        backlog.add(&firings(1, 90), begun);
         assert_eq!(backlog.crowd(), [tenant(1)], "one alone is one");
 
-        backlog.add(&firings(2, 10));
+        backlog.add(&firings(2, 10), begun);
 
         assert_eq!((backlog.room(0), backlog.crowd()), (0, vec![tenant(1)]));
         backlog.done(&firings(1, 90));
         assert_eq!((backlog.room(20), backlog.crowd()), (70, vec![tenant(2)]));
         backlog.done(&firings(2, 10));
         assert_eq!((backlog.room(0), backlog.crowd()), (100, vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_been_in_hand_for_long_is_behind_until_it_is_done() {
+        let (backlog, second) = (Backlog::of(100), Duration::from_secs(1));
+        backlog.add(&firings(1, 3), Instant::now());
+        tokio::time::advance(second * 2).await;
+        backlog.add(&firings(2, 5), Instant::now());
+
+        assert!(backlog.is_behind(10, second), "three are old");
+        backlog.done(&firings(1, 2));
+        assert!(backlog.is_behind(10, second), "one is old");
+        backlog.done(&firings(1, 2));
+        assert!(!backlog.is_behind(10, second));
+        assert!(backlog.is_behind(3, second), "four are many");
+        backlog.done(&firings(2, 4));
+        assert!(!backlog.is_behind(0, Duration::ZERO));
     }
 }

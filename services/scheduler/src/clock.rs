@@ -12,7 +12,6 @@ use std::{future::pending, time::Duration};
 use holdfast_bus::{Bus, Subscription};
 use holdfast_jobs::{Claimed, Error, Firing, Jobs};
 use holdfast_kit::Backoff;
-use holdfast_types::TenantId;
 use jiff::Timestamp;
 use tokio::{
     sync::mpsc::UnboundedSender,
@@ -36,6 +35,9 @@ const TURNS: Duration = Duration::from_millis(100);
 /// How often it is looked for firings that nobody has, and for runs that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// Beside how many batches in hand what nobody has is taken.
+const BESIDE: usize = 4;
+
 /// How often jobs that are done for long are looked for.
 const FORGET: Duration = Duration::from_secs(3600);
 
@@ -58,6 +60,8 @@ pub struct Clock {
     pub jobs: Jobs,
     pub bus: Bus,
     pub batch: u32,
+    /// For how long what was handed out is ours.
+    pub handover: Duration,
     pub keep_done: Duration,
     pub backlog: Backlog,
     pub firings: UnboundedSender<Handed>,
@@ -112,14 +116,14 @@ impl Clock {
         if claimed.more {
             // However long that goes on, what others asked for by hand or handed back has its time.
             if is_past(last.swept, SWEEP) {
-                self.sweep(last, &[]).await?;
+                self.sweep(last).await?;
             }
             return Ok(Some(Turn { found: true, due: Duration::ZERO }));
         }
         let mut found = claimed.found;
         let mut due = self.jobs.next_due().await?.map_or(POLL, |due| due.min(POLL));
         let is_time = is_past(last.swept, SWEEP) || (due.is_zero() && !found);
-        if is_time && self.sweep(last, &[]).await? {
+        if is_time && self.sweep(last).await? {
             found = true;
             due = Duration::ZERO;
         }
@@ -146,7 +150,7 @@ impl Clock {
             }
             self.hand(claimed.firings, asked);
             if is_past(last.swept, SWEEP) {
-                self.sweep(last, &crowd).await?;
+                self.sweep(last).await?;
             }
         }
         Ok(())
@@ -207,19 +211,26 @@ impl Clock {
         ended.map(|()| claims)
     }
 
-    /// Takes what nobody has, and is none of these tenants'; says whether there was anything. By time
-    /// and by turns, one after the other, as long as there is more than one sweep takes.
-    async fn sweep(&self, last: &mut Last, but: &[TenantId]) -> Result<bool, Error> {
+    /// Takes what nobody has; says whether there was anything. By time and by turns, one after the
+    /// other, as long as there is more than one sweep takes.
+    ///
+    /// Who is behind takes nothing of the tenants of whom it has much: it would have that for so long
+    /// that it were handed out again, and would be busy with that alone.
+    async fn sweep(&self, last: &mut Last) -> Result<bool, Error> {
         let begun = Instant::now();
         last.swept = Some(begun);
-        let room = if but.is_empty() { self.backlog.room(0) } else { self.batch };
+        let crowd = match self.backlog.is_behind(BESIDE * self.batch as usize, self.handover / 4) {
+            true => self.backlog.crowd(),
+            false => Vec::new(),
+        };
+        let room = if crowd.is_empty() { self.backlog.room(0) } else { self.batch };
         let limit = self.batch.min(room);
         if limit == 0 {
             return Ok(false);
         }
-        let in_turn = last.was_full || !but.is_empty();
+        let in_turn = last.was_full || !crowd.is_empty();
         let swept = match in_turn {
-            true => self.jobs.sweep_in_turn(limit, but).await?,
+            true => self.jobs.sweep_in_turn(limit, &crowd).await?,
             false => self.jobs.sweep(limit).await?,
         };
         last.was_full = !in_turn && swept.firings.len() == limit as usize;
@@ -235,7 +246,7 @@ impl Clock {
         if firings.is_empty() {
             return;
         }
-        self.backlog.add(&firings);
+        self.backlog.add(&firings, at);
         // Whoever takes them ends after this loop does; if it is gone all the same, others are
         // handed what is lost here.
         let _ = self.firings.send(Handed { firings, at });
