@@ -32,6 +32,9 @@ use crate::node::{Node, Role, Spec as Process};
 /// How long a replica has to deliver what it claimed. No test waits for the usual 30 s.
 pub const HANDOVER: Duration = Duration::from_secs(3);
 
+/// How many slots of each kind of wrong are shown.
+const MOST_SHOWN: usize = 12;
+
 /// Schedulers over a database of their own, in which nobody else does anything.
 #[derive(Debug)]
 pub struct Clockwork {
@@ -57,8 +60,9 @@ struct Made {
     every: Option<Duration>,
 }
 
-/// What became of all slots.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What became of all slots. What failed is tried again under a key of its own: all tries of a slot
+/// are that slot's.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
     /// Slots that were due.
     pub due: usize,
@@ -70,10 +74,12 @@ pub struct Account {
     pub strange: usize,
     /// Firings that have not ended, or not well.
     pub unended: usize,
-    /// Lines that the jobs' logs have too few or too many.
+    /// Lines that the jobs' logs have too few or too many: a try that failed has one of its own.
     pub misrecorded: usize,
     /// Firings that were handed out again, since whoever had them was not heard of.
     pub handed_again: usize,
+    /// What is wrong, with names: some of each, and how many firings ended otherwise than well.
+    pub wrong: Vec<String>,
 }
 
 impl Clockwork {
@@ -303,6 +309,30 @@ impl Clockwork {
         self.account(&mut admin, &due).await
     }
 
+    /// Some of the slots that came not at all or that are none, and how firings ended.
+    async fn wrong(&self, missed: &[&String], strange: &[&String]) -> anyhow::Result<Vec<String>> {
+        const ROW: &str = "
+            select concat_ws(' ', j.kind, j.state, f.origin, f.state, 'attempts', f.attempts, 'lost',
+                             f.lost, 'recorded', f.created_at)
+            from schedule.firings f left join schedule.jobs j using (job_id, tenant_id)
+            where 'job_' || replace(f.job_id::text, '-', '') || ':' || f.slot = $1";
+        const ENDS: &str = "
+            select concat_ws(' ', j.kind, r.origin, r.status, r.class, sum(r.slots))
+            from schedule.runs r left join schedule.jobs j using (job_id, tenant_id)
+            where r.status <> 'ok' group by j.kind, r.origin, r.status, r.class";
+
+        let mut admin = self.admin().await?;
+        let mut wrong: Vec<String> = sqlx::query_scalar(ENDS).fetch_all(&mut admin).await?;
+        for (what, keys) in [("missed", missed), ("of no slot", strange)] {
+            for key in keys.iter().take(MOST_SHOWN) {
+                let row: Option<String> =
+                    sqlx::query_scalar(ROW).bind(key).fetch_optional(&mut admin).await?;
+                wrong.push(format!("{what}: {key} {}", row.as_deref().unwrap_or("not recorded")));
+            }
+        }
+        Ok(wrong)
+    }
+
     async fn account(
         &self,
         admin: &mut PgConnection,
@@ -312,18 +342,23 @@ impl Clockwork {
             sqlx::query_scalar("select idem_key from session.inbox where source = 'schedule'")
                 .fetch_all(admin)
                 .await?;
-        let distinct: HashSet<&String> = keys.iter().collect();
+        // `job:slot` or, of a try after the first, `job:slot~n`.
+        let slot = |key: &String| key.split('~').next().unwrap_or_default().to_owned();
+        let distinct: HashSet<String> = keys.iter().map(slot).collect();
         let lines = usize::try_from(
             self.number("select coalesce(sum(logged), 0)::bigint from schedule.jobs").await?,
         )?;
         let unended = "
             select count(*) from session.inbox where state <> 'done' or outcome <> 'completed'";
         let again = "select count(*) from schedule.firings where attempts > 1";
+        let missed: Vec<_> = due.iter().filter(|key| !distinct.contains(*key)).collect();
+        let strange: Vec<_> = distinct.iter().filter(|key| !due.contains(*key)).collect();
         Ok(Account {
             due: due.len(),
-            missed: due.iter().filter(|key| !distinct.contains(key)).count(),
+            missed: missed.len(),
             doubled: keys.len() - distinct.len(),
-            strange: distinct.iter().filter(|key| !due.contains(**key)).count(),
+            strange: strange.len(),
+            wrong: self.wrong(&missed, &strange).await?,
             unended: usize::try_from(self.number(unended).await?)?,
             misrecorded: lines.abs_diff(due.len()),
             handed_again: usize::try_from(self.number(again).await?)?,
@@ -355,7 +390,7 @@ impl Account {
     /// With the account, if not.
     pub fn balance(&self) -> anyhow::Result<()> {
         let wrong = self.missed + self.doubled + self.strange + self.unended + self.misrecorded;
-        ensure!(self.due > 0 && wrong == 0, "not each slot came once: {self:?}");
+        ensure!(self.due > 0 && wrong == 0, "not each slot came once: {self:#?}");
         Ok(())
     }
 }

@@ -191,7 +191,7 @@ impl Decided {
             };
             if firing.handed && new.contains(&(firing.tenant, firing.job, id.slot.to_string())) {
                 let (kind, at) = (firing.kind, firing.at);
-                handed.push(Firing { id, kind, origin: Origin::Due, at, attempt: 1 });
+                handed.push(Firing { id, kind, origin: Origin::Due, at, attempt: 1, lost: 0 });
             }
         }
         self.mark_running(&handed);

@@ -9,10 +9,10 @@
 //! | add, update, pause, resume, remove | gateway, tools | `add.rs`, `change.rs` |
 //! | get, find, list, runs | gateway, tools | `read.rs` |
 //! | run now, backfill | gateway, tools | `fire.rs` |
-//! | claim due, next due | scheduler | `claim.rs`, `decide.rs` |
-//! | load, delivered, postponed, refused, finished | scheduler | `read.rs`, `settle.rs`, `close.rs`, `failures.rs` |
+//! | claim due, claim in turn, next due | scheduler | `claim.rs`, `decide.rs` |
+//! | load, begun, delivered, postponed, refused, finished | scheduler | `read.rs`, `begin.rs`, `settle.rs`, `close.rs`, `failures.rs` |
 //! | out, queued, answered | scheduler | `out.rs`, `queued.rs`, `arrive.rs` |
-//! | sweep, forget | scheduler | `sweep.rs` |
+//! | sweep, sweep in turn, forget | scheduler | `sweep.rs` |
 //!
 //! A slot's way: **claim** decides it, in one transaction with the job's next
 //! slot: it is skipped, with a line in the log, or becomes a firing. Whoever is
@@ -31,6 +31,7 @@
 
 mod add;
 mod arrive;
+mod begin;
 mod calendar;
 mod change;
 mod check;

@@ -222,6 +222,8 @@ pub struct Firing {
     pub at: Timestamp,
     /// How often it was handed out, this time included. It is the fence of a refusal.
     pub attempt: i32,
+    /// How many of those who delivered it were never heard of again ([`Jobs::begun`](crate::Jobs::begun)).
+    pub lost: i32,
 }
 
 /// A firing as it stands.

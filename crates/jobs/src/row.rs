@@ -111,8 +111,9 @@ impl TryFrom<JobRow> for Job {
     }
 }
 
-/// A firing that was handed out: tenant, job, slot, its time, origin, attempts, the job's kind.
-pub(crate) type FiringRow = (Uuid, Uuid, String, jiff_sqlx::Timestamp, String, i32, String);
+/// A firing that was handed out: tenant, job, slot, its time, origin, attempts, the job's kind, who
+/// was lost.
+pub(crate) type FiringRow = (Uuid, Uuid, String, jiff_sqlx::Timestamp, String, i32, String, i32);
 
 pub(crate) fn firing(row: FiringRow) -> Result<Firing, Error> {
     Ok(Firing {
@@ -121,6 +122,7 @@ pub(crate) fn firing(row: FiringRow) -> Result<Firing, Error> {
         origin: word(Origin::parse(&row.4))?,
         attempt: row.5,
         kind: word(JobKind::parse(&row.6))?,
+        lost: row.7,
     })
 }
 

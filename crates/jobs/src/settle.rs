@@ -111,7 +111,7 @@ impl Jobs {
     }
 
     /// Gives firings back for a while, and says of how many that counts: those that are still the
-    /// caller's. Nothing is charged.
+    /// caller's. Nothing is charged: whoever gives them back has survived them.
     ///
     /// # Errors
     ///
@@ -122,7 +122,7 @@ impl Jobs {
         const SQL: &str = "
             with later as (
                 update schedule.firings f
-                set held = false, offer_at = clock_timestamp() + p.after * interval '1 second'
+                set held = false, lost = 0, offer_at = clock_timestamp() + p.after * interval '1 second'
                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[], $5::float8[])
                      as p (tenant_id, job_id, slot, attempt, after)
                 where f.job_id = p.job_id and f.slot = p.slot and f.tenant_id = p.tenant_id

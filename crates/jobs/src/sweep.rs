@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use holdfast_types::TenantId;
 use uuid::Uuid;
 
 use crate::{
@@ -13,12 +14,13 @@ use crate::{
     row::{FiringRow, firing, firing_ref},
 };
 
-/// How many of those who had a firing may be lost before it is given up.
+/// How many of those who deliver a firing may be lost before it is given up
+/// ([`begun`](Jobs::begun)).
 pub const LOSSES: i32 = 5;
 
 /// The class of a run of which nothing was heard for longer than it may take.
 const LOST: &str = "lost";
-/// The class of a firing that nobody who had it survived.
+/// The class of a firing that nobody who delivered it survived.
 const ABANDONED: &str = "abandoned";
 
 /// What a sweep did.
@@ -33,6 +35,60 @@ pub struct Swept {
 /// How many jobs are forgotten in one statement.
 const FORGOTTEN: i64 = 1_000;
 
+/// Hands out firings: with what goes before, from these tables, in this order.
+///
+/// Of a job that may not overlap one at a time, the one that it counts as running first. Those whose
+/// turn it is not wait until the end of the one that runs wakes them, and those of a job that is
+/// switched off until it is resumed. Heartbeats look for themselves.
+macro_rules! offer {
+    ($before:literal, $from:literal, $due:literal, $order:literal) => {
+        concat!(
+            "with ",
+            $before,
+            " waiting as materialized (
+                select f.tenant_id, f.job_id, f.slot, f.slot_at, j.kind, j.overlap,
+                       j.running_slot is not distinct from f.slot as own,
+                       j.overlap = 'allow' or j.running_slot is null or j.running_slot = f.slot
+                       or j.running_until <= now() as free,
+                       j.state <> 'paused' or f.origin = 'forced' or j.kind = 'heartbeat' as is_on
+    ",
+            $from,
+            "
+                where ",
+            $due,
+            " and j.kind = any($3)
+                  and f.tenant_id <> all($4) ",
+            $order,
+            " limit $1
+                for update of f, j skip locked),
+            ranked as materialized (
+                select w.*, w.is_on and w.free and (w.overlap = 'allow' or row_number() over (
+                    partition by w.tenant_id, w.job_id
+                    order by w.is_on desc, w.own desc, w.slot_at, w.slot) = 1) as goes
+                from waiting w),
+            offered as (
+                update schedule.firings f
+                set attempts = f.attempts + 1, held = true,
+                    offer_at = clock_timestamp() + $2 * interval '1 second'
+                from ranked r
+                where r.goes
+                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id
+                returning f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, r.kind,
+                          f.offer_at, r.overlap, f.lost),
+            waits as (
+                update schedule.firings f set offer_at = null, held = false
+                from ranked r
+                where not r.goes
+                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id),
+            running as (
+                update schedule.jobs j set running_slot = o.slot, running_until = o.offer_at
+                from offered o
+                where o.overlap <> 'allow' and j.job_id = o.job_id and j.tenant_id = o.tenant_id)
+            select tenant_id, job_id, slot, slot_at, origin, attempts, kind, lost from offered"
+        )
+    };
+}
+
 impl Jobs {
     /// Hands out up to `limit` firings that nobody has: those whose holder was not heard of again,
     /// those that were asked for by hand, those whose turn has come. Ends what takes too long.
@@ -41,8 +97,46 @@ impl Jobs {
     ///
     /// If the database does not answer; what was done until then lasts.
     pub async fn sweep(&self, limit: u32) -> Result<Swept, Error> {
+        const SQL: &str = offer!(
+            "",
+            "from schedule.firings f
+             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id",
+            "f.state = 'pending' and f.offer_at <= now()",
+            "order by f.offer_at"
+        );
+
         let ended = self.end_lapsed(limit).await?;
-        let firings = self.offer(limit).await?;
+        let firings = self.offer(SQL, limit, &[]).await?;
+        Ok(Swept { firings, ended })
+    }
+
+    /// The same by turns: of each tenant the firing that has waited for longest, then of each the
+    /// next. None of these tenants' is handed out.
+    ///
+    /// # Errors
+    ///
+    /// As [`sweep`](Self::sweep).
+    pub async fn sweep_in_turn(&self, limit: u32, but: &[TenantId]) -> Result<Swept, Error> {
+        // Twice as many as are asked for are looked at, since others may hold some. Their rows are
+        // got by their keys: hence the `case`, which no index knows.
+        const SQL: &str = offer!(
+            "turns as materialized (
+                select tenant_id, job_id, slot,
+                       row_number() over (partition by tenant_id order by offer_at) as turn
+                from schedule.firings
+                where state = 'pending' and offer_at <= now() and tenant_id <> all($4)
+                order by turn, offer_at
+                limit 2 * $1),",
+            "from turns t
+             join schedule.firings f
+                  on f.job_id = t.job_id and f.slot = t.slot and f.tenant_id = t.tenant_id
+             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id",
+            "case when f.state = 'pending' then f.offer_at <= now() else false end",
+            "order by t.turn, f.offer_at"
+        );
+
+        let ended = self.end_lapsed(limit).await?;
+        let firings = self.offer(SQL, limit, but).await?;
         Ok(Swept { firings, ended })
     }
 
@@ -52,7 +146,7 @@ impl Jobs {
              where state = 'delivered' and until <= now() order by until limit $1)
             union all
             (select tenant_id, job_id, slot, attempts, false from schedule.firings
-             where state = 'pending' and offer_at <= now() and held and lost >= $2 - 1
+             where state = 'pending' and offer_at <= now() and held and lost >= $2
              order by offer_at limit $1)";
 
         let mut once = self.pools.once().await?;
@@ -75,53 +169,18 @@ impl Jobs {
         self.close(&closing).await
     }
 
-    async fn offer(&self, limit: u32) -> Result<Vec<Firing>, Error> {
-        // Of a job that may not overlap one at a time, the one that it counts as running first.
-        // Those whose turn it is not wait until the end of the one that runs wakes them, and those of
-        // a job that is switched off until it is resumed. Heartbeats look for themselves.
-        const SQL: &str = "
-            with waiting as materialized (
-                select f.tenant_id, f.job_id, f.slot, f.slot_at, j.kind, j.overlap,
-                       j.running_slot is not distinct from f.slot as own,
-                       j.overlap = 'allow' or j.running_slot is null or j.running_slot = f.slot
-                       or j.running_until <= now() as free,
-                       j.state <> 'paused' or f.origin = 'forced' or j.kind = 'heartbeat' as is_on
-                from schedule.firings f
-                join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
-                where f.state = 'pending' and f.offer_at <= now() and j.kind = any($3)
-                order by f.offer_at
-                limit $1
-                for update of f, j skip locked),
-            ranked as materialized (
-                select w.*, w.is_on and w.free and (w.overlap = 'allow' or row_number() over (
-                    partition by w.tenant_id, w.job_id
-                    order by w.is_on desc, w.own desc, w.slot_at, w.slot) = 1) as goes
-                from waiting w),
-            offered as (
-                update schedule.firings f
-                set attempts = f.attempts + 1, lost = f.lost + f.held::integer, held = true,
-                    offer_at = clock_timestamp() + $2 * interval '1 second'
-                from ranked r
-                where r.goes
-                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id
-                returning f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, r.kind,
-                          f.offer_at, r.overlap),
-            waits as (
-                update schedule.firings f set offer_at = null, held = false
-                from ranked r
-                where not r.goes
-                  and f.job_id = r.job_id and f.slot = r.slot and f.tenant_id = r.tenant_id),
-            running as (
-                update schedule.jobs j set running_slot = o.slot, running_until = o.offer_at
-                from offered o
-                where o.overlap <> 'allow' and j.job_id = o.job_id and j.tenant_id = o.tenant_id)
-            select tenant_id, job_id, slot, slot_at, origin, attempts, kind from offered";
-
+    async fn offer(
+        &self,
+        sql: &'static str,
+        limit: u32,
+        but: &[TenantId],
+    ) -> Result<Vec<Firing>, Error> {
         let mut once = self.pools.once().await?;
-        let rows: Vec<FiringRow> = sqlx::query_as(SQL)
+        let rows: Vec<FiringRow> = sqlx::query_as(sql)
             .bind(i64::from(limit))
             .bind(self.handover.as_secs_f64())
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
+            .bind(column(but, |tenant| tenant.as_uuid()))
             .fetch_all(once.conn())
             .await?;
         once.done();

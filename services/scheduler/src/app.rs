@@ -22,8 +22,9 @@ use tracing::info;
 use crate::{
     Config,
     agents::Agents,
+    backlog::Backlog,
     beats::{self, Beats},
-    clock::{Backlog, Clock},
+    clock::Clock,
     deliver::Deliver,
     fire::Ctx,
     settle::Settle,
@@ -107,12 +108,14 @@ impl App {
                     jobs: ctx.jobs.clone(),
                     bus: ctx.bus.clone(),
                     batch: own.batch,
+                    handover: own.handover,
                     keep_done: own.keep_done,
                     backlog: backlog.clone(),
                     firings,
                 };
                 let beats = beats::run(ctx.clone(), stop.clone());
-                let deliver = Deliver { ctx, slots: own.deliver_slots as usize, backlog };
+                let (slots, handover) = (own.deliver_slots as usize, own.handover);
+                let deliver = Deliver { ctx, slots, handover, backlog };
                 // The last ends once the first has let go of its end.
                 tokio::join!(
                     clock.run(stop.clone()),

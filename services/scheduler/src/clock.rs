@@ -3,15 +3,11 @@
 //! Each replica does the same, and none knows of the others: rows that another
 //! decides are skipped. Woken too early, or for nothing, a claim finds nothing
 //! and writes nothing.
+//!
+//! What is due is taken by time. While there is more of it than one claim takes,
+//! a claim goes by turns now and then: one of each tenant, then the next of each.
 
-use std::{
-    future::pending,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
-};
+use std::{future::pending, time::Duration};
 
 use holdfast_bus::{Bus, Subscription};
 use holdfast_jobs::{Claimed, Error, Firing, Jobs};
@@ -24,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::meter;
+use crate::{backlog::Backlog, meter};
 
 /// The longest sleep: so late at most is what nobody told of.
 const POLL: Duration = Duration::from_secs(1);
@@ -33,8 +29,14 @@ const POLL: Duration = Duration::from_secs(1);
 /// first, and goes out in larger parts.
 const GATHER: Duration = Duration::from_millis(400);
 
+/// How often is claimed by turns while there is much to do, or no room: that ranks all that is due.
+const TURNS: Duration = Duration::from_millis(100);
+
 /// How often it is looked for firings that nobody has, and for runs that take too long.
 const SWEEP: Duration = Duration::from_secs(1);
+
+/// Beside how many batches in hand what nobody has is taken.
+const BESIDE: usize = 4;
 
 /// How often jobs that are done for long are looked for.
 const FORGET: Duration = Duration::from_secs(3600);
@@ -44,35 +46,6 @@ const HELD: Backoff = Backoff::new(Duration::from_millis(2), POLL);
 
 /// While the database does not answer.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
-
-/// Firings that this replica has been handed and has not delivered. Cloning shares the count.
-#[derive(Debug, Clone)]
-pub struct Backlog {
-    count: Arc<AtomicU32>,
-    most: u32,
-}
-
-impl Backlog {
-    /// None yet, and so many at most.
-    pub fn of(most: u32) -> Self {
-        Self { count: Arc::default(), most }
-    }
-
-    /// How many more there may be, beside those that are about to be added.
-    fn room(&self, more: usize) -> u32 {
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
-        self.most.saturating_sub(self.count.load(Ordering::Relaxed)).saturating_sub(more)
-    }
-
-    fn add(&self, count: usize) {
-        self.count.fetch_add(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-
-    /// So many are off our hands.
-    pub fn done(&self, count: usize) {
-        self.count.fetch_sub(u32::try_from(count).unwrap_or(u32::MAX), Ordering::Relaxed);
-    }
-}
 
 /// Firings that were handed out together, and when.
 #[derive(Debug)]
@@ -87,6 +60,8 @@ pub struct Clock {
     pub jobs: Jobs,
     pub bus: Bus,
     pub batch: u32,
+    /// For how long what was handed out is ours.
+    pub handover: Duration,
     pub keep_done: Duration,
     pub backlog: Backlog,
     pub firings: UnboundedSender<Handed>,
@@ -97,12 +72,12 @@ impl Clock {
     pub async fn run(self, stop: CancellationToken) {
         let mut wakes = None;
         let (mut failures, mut held) = (0, 0);
-        let (mut swept, mut forgot) = (None::<Instant>, None::<Instant>);
+        let mut last = Last::default();
         while !stop.is_cancelled() {
             if wakes.is_none() {
                 wakes = self.bus.schedule_wakes().await.ok();
             }
-            let pause = match self.turn(&mut swept, &mut forgot).await {
+            let pause = match self.turn(&mut last).await {
                 Ok(Some(Turn { found, due })) => {
                     failures = 0;
                     held = if found || !due.is_zero() { 0 } else { held + 1 };
@@ -126,32 +101,34 @@ impl Clock {
                 () = stop.cancelled() => {}
                 () = sleep(pause) => {}
                 // Somebody asks for a job, which the sweep hands out.
-                () = woken(&mut wakes) => swept = None,
+                () = woken(&mut wakes) => last.swept = None,
             }
         }
     }
 
     /// Claims all that is due; `None` if there is no room.
-    async fn turn(
-        &self,
-        swept: &mut Option<Instant>,
-        forgot: &mut Option<Instant>,
-    ) -> Result<Option<Turn>, Error> {
-        let Some(claimed) = self.claim().await? else { return Ok(None) };
+    async fn turn(&self, last: &mut Last) -> Result<Option<Turn>, Error> {
+        let Some(claimed) = self.claim(last).await? else {
+            self.squeeze(last).await?;
+            return Ok(None);
+        };
+        last.was_more = claimed.more;
         if claimed.more {
+            // However long that goes on, what others asked for by hand or handed back has its time.
+            if is_past(last.swept, SWEEP) {
+                self.sweep(last).await?;
+            }
             return Ok(Some(Turn { found: true, due: Duration::ZERO }));
         }
         let mut found = claimed.found;
         let mut due = self.jobs.next_due().await?.map_or(POLL, |due| due.min(POLL));
-        if swept.is_none_or(|at| at.elapsed() >= SWEEP) || (due.is_zero() && !found) {
-            *swept = Some(Instant::now());
-            if self.sweep().await? {
-                found = true;
-                due = Duration::ZERO;
-            }
+        let is_time = is_past(last.swept, SWEEP) || (due.is_zero() && !found);
+        if is_time && self.sweep(last).await? {
+            found = true;
+            due = Duration::ZERO;
         }
-        if forgot.is_none_or(|at| at.elapsed() >= FORGET) {
-            *forgot = Some(Instant::now());
+        if is_past(last.forgot, FORGET) {
+            last.forgot = Some(Instant::now());
             let count = self.jobs.forget_done(self.keep_done).await?;
             if count > 0 {
                 info!(count, "jobs that were done were forgotten");
@@ -160,8 +137,27 @@ impl Clock {
         Ok(Some(Turn { found, due }))
     }
 
+    /// Takes what is due to tenants who have little in hand, though there is no room: of the others
+    /// nothing.
+    async fn squeeze(&self, last: &mut Last) -> Result<(), Error> {
+        if is_past(last.turned, TURNS) {
+            last.turned = Some(Instant::now());
+            let crowd = self.backlog.crowd();
+            let asked = Instant::now();
+            let claimed = self.jobs.claim_in_turn(self.batch, &crowd).await?;
+            if let Some(now) = claimed.at {
+                measure(&claimed.firings, now, asked.elapsed());
+            }
+            self.hand(claimed.firings, asked);
+            if is_past(last.swept, SWEEP) {
+                self.sweep(last).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Claims for a while, and hands over what it was handed; `None` if there is no room.
-    async fn claim(&self) -> Result<Option<Claims>, Error> {
+    async fn claim(&self, last: &mut Last) -> Result<Option<Claims>, Error> {
         let begun = Instant::now();
         let mut gathered = Vec::new();
         let mut claims = None::<Claims>;
@@ -171,13 +167,20 @@ impl Clock {
                 break Ok(());
             }
             // While the database decides some, what it said of others is planned: where there is
-            // much to do, two claims go side by side. They pass over each other's.
+            // much to do, two claims go side by side, of which one goes by turns now and then. They
+            // pass over each other's.
+            let is_much = last.was_more || claims.is_some();
+            let in_turn = is_much && is_past(last.turned, TURNS);
             let second = async {
-                match claims {
-                    Some(_) => self.jobs.claim_due(limit).await,
-                    None => Ok(Claimed::default()),
+                match (is_much, in_turn) {
+                    (true, true) => self.jobs.claim_in_turn(limit, &[]).await,
+                    (true, false) => self.jobs.claim_due(limit).await,
+                    (false, _) => Ok(Claimed::default()),
                 }
             };
+            if in_turn {
+                last.turned = Some(Instant::now());
+            }
             let asked = Instant::now();
             let (first, second) = tokio::join!(self.jobs.claim_due(limit), second);
             let (mut more, mut found) = (false, claims.is_some());
@@ -208,14 +211,29 @@ impl Clock {
         ended.map(|()| claims)
     }
 
-    /// Takes what nobody has; says whether there was anything.
-    async fn sweep(&self) -> Result<bool, Error> {
-        let limit = self.batch.min(self.backlog.room(0));
+    /// Takes what nobody has; says whether there was anything. By time and by turns, one after the
+    /// other, as long as there is more than one sweep takes.
+    ///
+    /// Who is behind takes nothing of the tenants of whom it has much: it would have that for so long
+    /// that it were handed out again, and would be busy with that alone.
+    async fn sweep(&self, last: &mut Last) -> Result<bool, Error> {
+        let begun = Instant::now();
+        last.swept = Some(begun);
+        let crowd = match self.backlog.is_behind(BESIDE * self.batch as usize, self.handover / 4) {
+            true => self.backlog.crowd(),
+            false => Vec::new(),
+        };
+        let room = if crowd.is_empty() { self.backlog.room(0) } else { self.batch };
+        let limit = self.batch.min(room);
         if limit == 0 {
             return Ok(false);
         }
-        let begun = Instant::now();
-        let swept = self.jobs.sweep(limit).await?;
+        let in_turn = last.was_full || !crowd.is_empty();
+        let swept = match in_turn {
+            true => self.jobs.sweep_in_turn(limit, &crowd).await?,
+            false => self.jobs.sweep(limit).await?,
+        };
+        last.was_full = !in_turn && swept.firings.len() == limit as usize;
         if swept.ended > 0 {
             info!(count = swept.ended, "firings of which nothing was heard were given up");
         }
@@ -228,11 +246,28 @@ impl Clock {
         if firings.is_empty() {
             return;
         }
-        self.backlog.add(firings.len());
+        self.backlog.add(&firings, at);
         // Whoever takes them ends after this loop does; if it is gone all the same, others are
         // handed what is lost here.
         let _ = self.firings.send(Handed { firings, at });
     }
+}
+
+/// What was done when.
+#[derive(Debug, Default)]
+struct Last {
+    swept: Option<Instant>,
+    forgot: Option<Instant>,
+    /// Claimed by turns.
+    turned: Option<Instant>,
+    /// The last claim took as many as it may.
+    was_more: bool,
+    /// The last sweep did so too, and went by time.
+    was_full: bool,
+}
+
+fn is_past(last: Option<Instant>, pause: Duration) -> bool {
+    last.is_none_or(|at| at.elapsed() >= pause)
 }
 
 /// What claims came to.

@@ -1,4 +1,4 @@
-//! Firings become messages in inboxes, and what became of them is said.
+//! Firings become messages in inboxes, and what became of them is said. Tenants take turns.
 //!
 //! The inbox is written before the firing is said to be delivered. A replica
 //! that dies between the two leaves it to another, whose message is known by its
@@ -6,7 +6,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use futures::{StreamExt as _, stream};
+use futures::{
+    StreamExt as _,
+    stream::{self, FuturesUnordered},
+};
 use holdfast_bus::{Control, ControlKind};
 use holdfast_jobs::{
     Delivered, Ended, Error as JobsError, Firing, Job, Outcome, Postponed, Refused,
@@ -14,21 +17,26 @@ use holdfast_jobs::{
 use holdfast_kit::{Backoff, trace};
 use holdfast_session::{Accepted, Error as SessionError, NewMessage, Opening};
 use holdfast_types::{Fault as _, JobId, QueueMode, Source, TenantId};
-use tokio::{sync::mpsc::UnboundedReceiver, task::JoinHandle, time::sleep};
+use tokio::{
+    sync::mpsc::{UnboundedReceiver, unbounded_channel},
+    time::sleep,
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
 use crate::{
-    clock::{Backlog, Handed},
+    backlog::Backlog,
+    clock::Handed,
     fire::{self, Ctx, Ends, Errand, Fate},
     meter,
+    queue::{Part, Queue},
     settle::GRACE,
 };
 
 /// What the inbox knows these messages' door as.
 pub const SOURCE: &str = "schedule";
 
-/// The most firings that are delivered together.
+/// Of so many, about, it is said together what became of them.
 const MOST: usize = 4_000;
 
 /// Firings of a tenant whose fates are looked up at once.
@@ -49,6 +57,8 @@ const MOST_WAKES: usize = 16;
 pub struct Deliver {
     pub ctx: Ctx,
     pub slots: usize,
+    /// For how long what was handed out is ours.
+    pub handover: Duration,
     pub backlog: Backlog,
 }
 
@@ -67,54 +77,85 @@ impl Deliver {
     /// Delivers what it is handed until there is nobody who hands it anything. What it has not
     /// begun when told to stop it gives back.
     pub async fn run(self, mut handed: UnboundedReceiver<Handed>, stop: CancellationToken) {
-        let mut saying: Option<JoinHandle<()>> = None;
-        while let Some(Handed { mut firings, at }) = handed.recv().await {
-            // What has gathered since goes along.
-            while firings.len() < MOST
-                && let Ok(more) = handed.try_recv()
-            {
-                firings.extend(more.firings);
+        let (ends, ended) = unbounded_channel();
+        // While parts are delivered it is said what became of others.
+        let saying = tokio::spawn(self.clone().say_all(ended));
+        let mut queue = Queue::default();
+        let mut parts = FuturesUnordered::new();
+        let mut is_open = true;
+        loop {
+            if stop.is_cancelled() {
+                let firings = queue.drain();
+                let said = Said { postponed: later(&firings, Duration::ZERO), ..Said::default() };
+                let _ = ends.send((said, firings));
             }
-            for part in firings.chunks(MOST) {
-                let said = match stop.is_cancelled() {
-                    true => Said { postponed: later(part, Duration::ZERO), ..Said::default() },
-                    false => self.deliver(part).await,
-                };
-                meter::delivered(at.elapsed());
-                // While the next part is delivered it is said what became of this one.
-                joined(saying.take()).await;
-                let (this, count) = (self.clone(), part.len());
-                saying = Some(tokio::spawn(async move {
-                    this.say(said).await;
-                    this.backlog.done(count);
-                }));
+            while parts.len() < self.slots
+                && let Some(part) = queue.take()
+            {
+                parts.push(self.deliver(part));
+            }
+            tokio::select! {
+                more = handed.recv(), if is_open => match more {
+                    Some(more) => queue.add(more),
+                    None => is_open = false,
+                },
+                Some((said, part)) = parts.next() => {
+                    queue.done(part.tenant);
+                    // Whoever hears it ends after this.
+                    let _ = ends.send((said, part.firings));
+                }
+                else => break,
             }
         }
-        joined(saying).await;
+        drop(parts);
+        drop(ends);
+        if let Err(error) = saying.await {
+            warn!(%error, "saying what became of firings failed: they are handed out again");
+        }
     }
 
-    async fn deliver(&self, firings: &[Firing]) -> Said {
-        let mut tenants: HashMap<TenantId, Vec<Firing>> = HashMap::new();
-        for firing in firings {
-            tenants.entry(firing.id.tenant).or_default().push(*firing);
+    /// Says what became of firings, of as many together as there are.
+    async fn say_all(self, mut ended: UnboundedReceiver<(Said, Vec<Firing>)>) {
+        while let Some((mut said, mut firings)) = ended.recv().await {
+            while firings.len() < MOST
+                && let Ok((more, others)) = ended.try_recv()
+            {
+                said.add(more);
+                firings.extend(others);
+            }
+            self.say(said).await;
+            self.backlog.done(&firings);
         }
-        let mut said = Said::default();
-        let parts: Vec<_> = tenants
-            .into_iter()
-            .map(|(tenant, firings)| {
-                let span = info_span!("fire", tenant.id = %tenant, count = firings.len());
-                self.deliver_to(tenant, firings).instrument(span)
-            })
-            .collect();
-        let mut parts = stream::iter(parts).buffer_unordered(self.slots);
-        while let Some(part) = parts.next().await {
-            said.add(part);
+    }
+
+    async fn deliver(&self, part: Part) -> (Said, Part) {
+        let count = part.firings.len();
+        let span = info_span!("fire", tenant.id = %part.tenant, count);
+        let said = async {
+            match self.begin(&part).await {
+                Ok(ours) => self.deliver_to(part.tenant, &ours).await,
+                Err(error) => {
+                    warn!(%error, count, "firings cannot be taken up; trying again");
+                    Said { postponed: later(&part.firings, AGAIN), ..Said::default() }
+                }
+            }
+        };
+        let said = said.instrument(span).await;
+        meter::delivered(part.age());
+        (said, part)
+    }
+
+    /// Those of a part that are still ours. Of those that were handed out a moment ago, and never
+    /// before, nobody need be asked.
+    async fn begin(&self, part: &Part) -> Result<Vec<Firing>, JobsError> {
+        if !part.is_again && part.age() < self.handover / 2 {
+            return Ok(part.firings.clone());
         }
-        said
+        self.ctx.jobs.begun(&part.firings).await
     }
 
     /// Delivers the firings of one tenant.
-    async fn deliver_to(&self, tenant: TenantId, firings: Vec<Firing>) -> Said {
+    async fn deliver_to(&self, tenant: TenantId, firings: &[Firing]) -> Said {
         let mut ids: Vec<JobId> = firings.iter().map(|firing| firing.id.job).collect();
         ids.sort_unstable();
         ids.dedup();
@@ -122,7 +163,7 @@ impl Deliver {
             Ok(jobs) => jobs.into_iter().map(|job| (job.id, job)).collect(),
             Err(error) => {
                 warn!(%error, count = firings.len(), "jobs cannot be read; trying again");
-                return Said { postponed: later(&firings, AGAIN), ..Said::default() };
+                return Said { postponed: later(firings, AGAIN), ..Said::default() };
             }
         };
         let mut said = Said::default();
@@ -245,14 +286,6 @@ impl Deliver {
         jobs.refused(&said.refused).await?;
         jobs.postponed(&said.postponed).await?;
         Ok(())
-    }
-}
-
-async fn joined(task: Option<JoinHandle<()>>) {
-    if let Some(task) = task
-        && let Err(error) = task.await
-    {
-        warn!(%error, "saying what became of firings failed: they are handed out again");
     }
 }
 

@@ -11,6 +11,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | `clock` | claiming what is due, and how long to sleep |
+//! | `backlog`, `queue` | what is in hand, and which tenant's turn it is |
 //! | `deliver` | firings into inboxes, many at once, and saying what became of them |
 //! | `fire` | what a firing of each kind becomes, a module each |
 //! | `settle` | which firings' messages have ended, and how |
@@ -24,12 +25,14 @@
 
 mod agents;
 mod app;
+mod backlog;
 mod beats;
 mod clock;
 mod config;
 mod deliver;
 mod fire;
 mod meter;
+mod queue;
 mod settle;
 
 pub use app::App;

@@ -49,6 +49,9 @@ async fn each_slot_comes_once_though_a_scheduler_is_killed_each_second() -> anyh
     report.line("doubled", account.doubled);
     report.line("messages of no slot", account.strange);
     report.line("handed out again", account.handed_again);
+    for wrong in &account.wrong {
+        report.line("wrong", wrong);
+    }
     report.show()?;
     account.balance()?;
     ensure!(kills > 5, "hardly anything was killed");

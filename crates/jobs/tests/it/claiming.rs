@@ -1,12 +1,12 @@
 //! Slots that have come are decided once, whoever asks and whoever dies.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use holdfast_jobs::{Delivered, Firing, JobState, Jobs, Outcome, Overlap, Planner};
+use holdfast_jobs::{Claimed, Delivered, Firing, JobState, Jobs, Outcome, Overlap, Planner};
 use holdfast_pg::{Config, Pools};
 use holdfast_types::TenantId;
 use serde_json::json;
@@ -317,5 +317,47 @@ async fn a_single_slot_that_is_given_up_is_done_unless_something_of_it_runs() ->
     world.end(&firing, Outcome::Ok).await?;
     assert!(world.claim().await?.is_empty());
     assert_eq!(ada.get(ended.id).await?.state, JobState::Done);
+    Ok(())
+}
+
+#[tokio::test]
+async fn by_turns_the_one_of_a_tenant_comes_before_the_many_of_another_that_were_due_first()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bob) = (world.tenant(), world.tenant());
+    world.many_due(ada.id, 300).await?;
+    let job = bob.due(5, json!({"every_s": 3600})).await?;
+
+    assert!(world.jobs.claim_due(10).await?.firings.iter().all(|one| one.id.tenant == ada.id));
+    let claimed = world.jobs.claim_in_turn(10, &[]).await?;
+
+    let of_bob = |one: &&Firing| one.id.job == job.id;
+    assert_eq!((claimed.jobs, claimed.firings.iter().filter(of_bob).count()), (10, 1));
+    let claimed = world.jobs.claim_in_turn(10, &[ada.id]).await?;
+    assert_eq!(claimed, Claimed::default(), "nothing of hers was asked for");
+    Ok(())
+}
+
+#[tokio::test]
+async fn by_turns_nothing_that_another_claims_is_waited_for_or_claimed_twice() -> anyhow::Result<()>
+{
+    let world = World::start().await?;
+    let ada = world.tenant();
+    world.many_due(ada.id, 500).await?;
+
+    let mut all = Vec::new();
+    while all.len() < 500 {
+        let (one, other, third) = tokio::try_join!(
+            world.jobs.claim_in_turn(40, &[]),
+            world.jobs.claim_due(40),
+            world.jobs.claim_in_turn(40, &[]),
+        )?;
+        let found = one.jobs + other.jobs + third.jobs;
+        anyhow::ensure!(found > 0, "only {} of 500 were claimed", all.len());
+        all.extend([one.firings, other.firings, third.firings].concat());
+    }
+
+    let distinct: HashSet<_> = all.iter().map(|firing| firing.id).collect();
+    assert_eq!((all.len(), distinct.len()), (500, 500));
     Ok(())
 }

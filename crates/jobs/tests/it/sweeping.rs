@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Delivered, LOSSES, Outcome};
+use holdfast_jobs::{Delivered, LOSSES, Outcome, Postponed};
 use serde_json::json;
 
 use crate::world::World;
@@ -14,9 +14,11 @@ async fn a_firing_that_nobody_survives_is_given_up_and_the_next_slot_comes() -> 
     let job = ada.due(5, json!({"every_s": 3600})).await?;
     world.claim_one().await?;
 
-    for _ in 1..LOSSES {
+    for lost in 0..LOSSES {
         world.lapse().await?;
-        assert_eq!(world.sweep().await?.len(), 1);
+        let firings = world.sweep().await?;
+        assert_eq!(firings.iter().map(|firing| firing.lost).collect::<Vec<_>>(), [lost]);
+        assert_eq!(world.jobs.begun(&firings).await?, firings);
     }
     world.lapse().await?;
     let swept = world.jobs.sweep(100).await?;
@@ -26,6 +28,47 @@ async fn a_firing_that_nobody_survives_is_given_up_and_the_next_slot_comes() -> 
     let last = job.last.ok_or_else(|| anyhow::anyhow!("nothing is logged"))?;
     assert_eq!((last.outcome, last.class.as_deref()), (Outcome::Error, Some("abandoned")));
     assert!(job.next_due.is_some() && job.running.is_none());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_firing_that_was_in_lost_hands_and_not_being_delivered_is_handed_out_again()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    let job = ada.due(5, json!({"every_s": 3600})).await?;
+    let first = world.claim_one().await?;
+
+    for attempt in 2..LOSSES + 5 {
+        world.lapse().await?;
+        let swept = world.jobs.sweep(100).await?;
+        assert_eq!((swept.firings.len(), swept.ended), (1, 0), "attempt {attempt}");
+        assert_eq!((swept.firings[0].attempt, swept.firings[0].lost), (attempt, 0));
+    }
+
+    assert!(world.jobs.begun(&[first]).await?.is_empty(), "others have it now");
+    assert_eq!(ada.get(job.id).await?.last, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_begins_a_firing_has_it_for_longer_and_giving_it_back_clears_it()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let ada = world.tenant();
+    ada.due(5, json!({"every_s": 3600})).await?;
+    let mut firing = world.claim_one().await?;
+    // Its time is over, and nobody has looked.
+    world.lapse().await?;
+
+    for _ in 0..LOSSES + 2 {
+        assert_eq!(world.jobs.begun(&[firing]).await?, [firing]);
+        assert!(world.sweep().await?.is_empty(), "it is held again");
+        let after = Duration::ZERO;
+        assert_eq!(world.jobs.postponed(&[Postponed { firing, after }]).await?, 1);
+        assert!(world.jobs.begun(&[firing]).await?.is_empty(), "it was given back");
+        firing = world.sweep().await?[0];
+    }
     Ok(())
 }
 
@@ -114,5 +157,34 @@ async fn all_that_have_been_done_for_long_are_forgotten_however_many_they_are() 
 
     assert_eq!(world.jobs.forget_done(Duration::ZERO).await?, 2_001);
     assert_eq!(world.number("select count(*) from schedule.jobs").await?, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn by_turns_the_one_of_a_tenant_is_handed_out_before_the_many_of_another()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let (ada, bob) = (world.tenant(), world.tenant());
+    world.many_due(ada.id, 100).await?;
+    assert_eq!(world.claim().await?.len(), 100);
+    let job = bob.due(5, json!({"every_s": 3600})).await?;
+    world.claim_one().await?;
+    world.lapse().await?;
+    world
+        .admin(
+            "update schedule.firings set offer_at = offer_at + interval '500 milliseconds'
+             where slot_at = (select max(slot_at) from schedule.firings)",
+        )
+        .await?;
+
+    assert!(world.jobs.sweep(10).await?.firings.iter().all(|one| one.id.tenant == ada.id));
+    let swept = world.jobs.sweep_in_turn(10, &[]).await?.firings;
+
+    let of_bob = swept.iter().filter(|one| one.id.job == job.id);
+    assert_eq!((swept.len(), of_bob.count()), (10, 1));
+    assert!(
+        world.jobs.sweep_in_turn(10, &[ada.id]).await?.firings.is_empty(),
+        "hers were not asked for"
+    );
     Ok(())
 }

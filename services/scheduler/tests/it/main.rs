@@ -4,4 +4,5 @@ mod arriving;
 mod ending;
 mod firing;
 mod idling;
+mod sharing;
 mod world;

@@ -88,8 +88,13 @@ impl World {
 
     /// A scheduler over the same backends.
     pub async fn scheduler(&self) -> anyhow::Result<Running> {
+        self.scheduler_with(Scheduler::default()).await
+    }
+
+    /// The same with other settings, but for where it listens.
+    pub async fn scheduler_with(&self, scheduler: Scheduler) -> anyhow::Result<Running> {
         let config = Config {
-            scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..Scheduler::default() },
+            scheduler: Scheduler { listen: ([127, 0, 0, 1], 0).into(), ..scheduler },
             database: holdfast_pg::Config {
                 url: self.database.url().into(),
                 ..holdfast_pg::Config::default()
@@ -102,6 +107,19 @@ impl World {
         let stop = CancellationToken::new();
         let task = tokio::spawn(app.run(stop.clone()));
         Ok(Running { stop, task })
+    }
+
+    /// Another tenant, and its agent.
+    pub async fn neighbour(&self) -> anyhow::Result<(TenantId, Agent)> {
+        let config = holdfast_pg::Config {
+            url: self.database.url().into(),
+            ..holdfast_pg::Config::default()
+        };
+        let pools = Pools::lazy(&config, "test")?;
+        let directory = Directory::new(pools, Seal::new(&kek())?, "pepper".into());
+        let (tenant, _) = directory.create_tenant(Actor::Operator, "neighbour").await?;
+        let agent = directory.default_agent(tenant.id).await?;
+        Ok((tenant.id, agent))
     }
 
     /// A job of the tenant's with this schedule.

@@ -1,0 +1,132 @@
+//! What this replica has in hand: how much, and whose.
+//!
+//! When there is no room for more, there still is for tenants that have little of it: what is due to
+//! one does not wait until what another has by the thousand is delivered.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use holdfast_jobs::Firing;
+use holdfast_types::TenantId;
+use tokio::time::Instant;
+
+/// Firings that this replica has been handed and has not delivered. Cloning shares the count.
+#[derive(Debug, Clone)]
+pub struct Backlog {
+    held: Arc<Mutex<Held>>,
+    most: usize,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    count: usize,
+    tenants: HashMap<TenantId, usize>,
+    /// When how many were handed out.
+    handed: VecDeque<(Instant, usize)>,
+}
+
+impl Backlog {
+    /// None yet, and so many at most.
+    pub fn of(most: u32) -> Self {
+        Self { held: Arc::default(), most: usize::try_from(most).unwrap_or(usize::MAX) }
+    }
+
+    /// How many more there may be, beside those that are about to be added.
+    pub fn room(&self, more: usize) -> u32 {
+        let room = self.most.saturating_sub(self.held().count).saturating_sub(more);
+        u32::try_from(room).unwrap_or(u32::MAX)
+    }
+
+    /// The tenants that have as much of it as the average, or more. Whoever has less gets no further
+    /// than that, so all of it stays about as large as it may be.
+    pub fn crowd(&self) -> Vec<TenantId> {
+        let held = self.held();
+        let (all, tenants) = (held.count, held.tenants.len());
+        let crowd = held.tenants.iter().filter(|(_, count)| **count * tenants >= all);
+        crowd.map(|(tenant, _)| *tenant).collect()
+    }
+
+    /// Whether there are more than so many, or the first have been in hand for longer than this.
+    pub fn is_behind(&self, count: usize, age: Duration) -> bool {
+        let held = self.held();
+        held.count > count || held.handed.front().is_some_and(|(at, _)| at.elapsed() > age)
+    }
+
+    /// So many more are in hand, since then.
+    pub fn add(&self, firings: &[Firing], at: Instant) {
+        let mut held = self.held();
+        held.count += firings.len();
+        held.handed.push_back((at, firings.len()));
+        for firing in firings {
+            *held.tenants.entry(firing.id.tenant).or_default() += 1;
+        }
+    }
+
+    /// These are off our hands.
+    pub fn done(&self, firings: &[Firing]) {
+        let mut held = self.held();
+        held.count = held.count.saturating_sub(firings.len());
+        let mut left = firings.len();
+        while let Some((_, count)) = held.handed.front_mut() {
+            if *count > left {
+                *count -= left;
+                break;
+            }
+            left -= *count;
+            held.handed.pop_front();
+        }
+        for firing in firings {
+            let tenant = firing.id.tenant;
+            match held.tenants.get_mut(&tenant) {
+                Some(count) if *count > 1 => *count -= 1,
+                _ => drop(held.tenants.remove(&tenant)),
+            }
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::tests::{firings, tenant};
+
+    #[test]
+    fn a_tenant_that_has_less_than_the_average_is_no_crowd() {
+        let backlog = Backlog::of(100);
+        let begun = Instant::now();
+        backlog.add(&firings(1, 90), begun);
+        assert_eq!(backlog.crowd(), [tenant(1)], "one alone is one");
+
+        backlog.add(&firings(2, 10), begun);
+
+        assert_eq!((backlog.room(0), backlog.crowd()), (0, vec![tenant(1)]));
+        backlog.done(&firings(1, 90));
+        assert_eq!((backlog.room(20), backlog.crowd()), (70, vec![tenant(2)]));
+        backlog.done(&firings(2, 10));
+        assert_eq!((backlog.room(0), backlog.crowd()), (100, vec![]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_been_in_hand_for_long_is_behind_until_it_is_done() {
+        let (backlog, second) = (Backlog::of(100), Duration::from_secs(1));
+        backlog.add(&firings(1, 3), Instant::now());
+        tokio::time::advance(second * 2).await;
+        backlog.add(&firings(2, 5), Instant::now());
+
+        assert!(backlog.is_behind(10, second), "three are old");
+        backlog.done(&firings(1, 2));
+        assert!(backlog.is_behind(10, second), "one is old");
+        backlog.done(&firings(1, 2));
+        assert!(!backlog.is_behind(10, second));
+        assert!(backlog.is_behind(3, second), "four are many");
+        backlog.done(&firings(2, 4));
+        assert!(!backlog.is_behind(0, Duration::ZERO));
+    }
+}

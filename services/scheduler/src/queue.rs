@@ -1,0 +1,204 @@
+//! Firings that are to be delivered: a queue for each tenant, and whose turn it is.
+//!
+//! Tenants take turns, a part of their firings each time, and none of them has two parts under way:
+//! however many are due to one, another's are delivered as soon as there is somebody to do it.
+
+use std::{
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    time::Duration,
+};
+
+use holdfast_jobs::Firing;
+use holdfast_types::TenantId;
+use tokio::time::Instant;
+
+use crate::clock::Handed;
+
+/// The most firings that are one tenant's turn.
+const PART: usize = 1_000;
+
+/// The same of those in whose delivery so many were lost: one of them may be why, and in the end it
+/// goes alone and takes no other along.
+const fn most(lost: i32) -> usize {
+    match lost {
+        ..=1 => PART,
+        2 => 100,
+        3 => 10,
+        _ => 1,
+    }
+}
+
+/// Firings by tenant.
+#[derive(Debug, Default)]
+pub struct Queue {
+    tenants: HashMap<TenantId, Waiting>,
+    /// Those of whom something waits and nothing is under way.
+    turns: VecDeque<TenantId>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    firings: VecDeque<(Firing, Instant)>,
+    /// A part is under way.
+    is_busy: bool,
+}
+
+/// Firings of one tenant that are delivered together.
+#[derive(Debug)]
+pub struct Part {
+    pub tenant: TenantId,
+    pub firings: Vec<Firing>,
+    /// They were handed out before.
+    pub is_again: bool,
+    /// When the first of them was handed out.
+    at: Instant,
+}
+
+impl Part {
+    /// For how long it has been in hand.
+    pub fn age(&self) -> Duration {
+        self.at.elapsed()
+    }
+}
+
+impl Queue {
+    /// Takes more.
+    pub fn add(&mut self, handed: Handed) {
+        for firing in handed.firings {
+            let tenant = firing.id.tenant;
+            let waiting = self.tenants.entry(tenant).or_default();
+            if waiting.firings.is_empty() && !waiting.is_busy {
+                self.turns.push_back(tenant);
+            }
+            waiting.firings.push_back((firing, handed.at));
+        }
+    }
+
+    /// The part of whoever's turn it is; [`done`](Self::done) says that it is no longer under way.
+    pub fn take(&mut self) -> Option<Part> {
+        let tenant = self.turns.pop_front()?;
+        let waiting = self.tenants.get_mut(&tenant)?;
+        waiting.is_busy = true;
+        let first = waiting.firings.front()?.0;
+        let is_again = first.attempt > 1;
+        let alike =
+            |one: &&(Firing, Instant)| (one.0.attempt > 1, one.0.lost) == (is_again, first.lost);
+        let count = waiting.firings.iter().take(most(first.lost)).take_while(alike).count();
+        let taken: Vec<_> = waiting.firings.drain(..count).collect();
+        let at = taken.first()?.1;
+        let firings = taken.into_iter().map(|(firing, _)| firing).collect();
+        Some(Part { tenant, firings, is_again, at })
+    }
+
+    /// Nothing of the tenant's is under way any more.
+    pub fn done(&mut self, tenant: TenantId) {
+        let Entry::Occupied(mut waiting) = self.tenants.entry(tenant) else { return };
+        if waiting.get().firings.is_empty() {
+            waiting.remove();
+            return;
+        }
+        waiting.get_mut().is_busy = false;
+        self.turns.push_back(tenant);
+    }
+
+    /// All that waits, of which nothing becomes here.
+    pub fn drain(&mut self) -> Vec<Firing> {
+        self.turns.clear();
+        let waiting = self.tenants.values_mut().flat_map(|waiting| waiting.firings.drain(..));
+        waiting.map(|(firing, _)| firing).collect()
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use holdfast_jobs::{FiringRef, JobKind, Origin, Slot};
+    use holdfast_types::JobId;
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    use super::*;
+
+    pub fn tenant(number: u128) -> TenantId {
+        Uuid::from_u128(number).into()
+    }
+
+    /// So many firings of a tenant, each of a job of its own.
+    pub fn firings(of: u128, count: u128) -> Vec<Firing> {
+        let (at, kind) = (Timestamp::UNIX_EPOCH, JobKind::At);
+        let job = |number| JobId::from(Uuid::from_u128(number));
+        let id = |number| FiringRef { tenant: tenant(of), job: job(number), slot: Slot::at(at) };
+        (0..count)
+            .map(|number| Firing {
+                id: id(number),
+                kind,
+                origin: Origin::Due,
+                at,
+                attempt: 1,
+                lost: 0,
+            })
+            .collect()
+    }
+
+    fn handed(of: u128, count: u128) -> Handed {
+        Handed { firings: firings(of, count), at: Instant::now() }
+    }
+
+    fn taken(queue: &mut Queue) -> Option<(TenantId, usize)> {
+        queue.take().map(|part| (part.tenant, part.firings.len()))
+    }
+
+    #[test]
+    fn what_came_last_is_the_next_to_go_if_it_is_another_tenants() {
+        let mut queue = Queue::default();
+        queue.add(handed(1, 2_500));
+        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+        queue.add(handed(2, 1));
+
+        assert_eq!(taken(&mut queue), Some((tenant(2), 1)), "the other is at its first part");
+        assert_eq!(taken(&mut queue), None, "of neither two parts are under way");
+        queue.done(tenant(2));
+        queue.done(tenant(1));
+        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+        queue.add(handed(3, 1));
+        queue.done(tenant(1));
+        assert_eq!(taken(&mut queue), Some((tenant(3), 1)));
+        assert_eq!(taken(&mut queue), Some((tenant(1), 500)));
+        queue.done(tenant(1));
+        assert_eq!(taken(&mut queue), None);
+    }
+
+    #[test]
+    fn what_was_handed_out_before_goes_apart_and_what_was_lost_more_often_in_smaller_parts() {
+        let mut queue = Queue::default();
+        let again = |count, lost| {
+            let firings = firings(1, count).into_iter();
+            firings.map(|firing| Firing { attempt: 7, lost, ..firing }).collect()
+        };
+        let all = [firings(1, 3), again(500, 0), again(150, 2), again(11, 3), again(2, 4)];
+        queue.add(Handed { firings: all.concat(), at: Instant::now() });
+
+        let mut parts = Vec::new();
+        while let Some(part) = queue.take() {
+            parts.push((part.firings.len(), part.is_again));
+            queue.done(part.tenant);
+        }
+
+        let again = [500, 100, 50, 10, 1, 1, 1].map(|count| (count, true));
+        assert_eq!(parts, [[(3, false)].as_slice(), &again].concat());
+    }
+
+    #[test]
+    fn what_is_given_back_is_what_is_not_under_way() {
+        let mut queue = Queue::default();
+        queue.add(handed(1, 1_001));
+        queue.add(handed(2, 2));
+        assert_eq!(taken(&mut queue), Some((tenant(1), PART)));
+
+        let mut back = queue.drain();
+
+        back.sort_unstable_by_key(|firing| firing.id);
+        assert_eq!(back, [firings(1, 1_001).split_off(PART), firings(2, 2)].concat());
+        queue.done(tenant(1));
+        assert_eq!(taken(&mut queue), None);
+    }
+}
