@@ -282,11 +282,12 @@ async fn watch(
     }
 }
 
+/// The limit that is exceeded. Too many processes are too much memory as well, and are why.
 fn over(weight: tree::Weight, limits: &Limits) -> Option<Limit> {
-    if weight.memory > limits.memory {
-        Some(Limit::Memory)
-    } else if weight.tasks > u64::from(limits.processes) {
+    if weight.tasks > u64::from(limits.processes) {
         Some(Limit::Processes)
+    } else if weight.memory > limits.memory {
+        Some(Limit::Memory)
     } else {
         None
     }
