@@ -466,7 +466,7 @@ class Redis(Server):
 def shared_buffers():
     """How many MB PostgreSQL keeps of its data. Memory counts once it is used."""
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20
-    return max(128, min(machine // 8, 512))
+    return max(128, min(machine // 8, 2048))
 
 
 def as_user(uid):

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     Error,
     embedders::{self, Embedders},
-    space::Views,
+    space::{COUNTED, Views},
     store::search::{self, Ask, FoundUnit, Narrow, Seen},
     unit::kind,
     who::Who,
@@ -29,9 +29,6 @@ const FLOOR: f32 = 0.3;
 
 /// How much an answer among chunks is held back for repeating a better one, unless it is said.
 const DIVERSITY: f32 = 0.1;
-
-/// Of more units than these a word's rarity is not told apart: holders are counted up to 1,001.
-const COUNTED: u32 = 20_000;
 
 /// What is asked.
 #[derive(Debug, Clone)]
@@ -125,6 +122,7 @@ impl Finder {
         let kinds = if wanted.kinds.is_empty() { kind::ALL.to_vec() } else { wanted.kinds.clone() };
         let diversity = diversity(wanted, &kinds);
         let ask = Ask {
+            held_by: view.held_by(&question.terms),
             terms: question.terms.clone(),
             meaning,
             own,
@@ -136,6 +134,9 @@ impl Finder {
         let mut tx = self.pools.tenant(tenant).await?;
         let found = search::find(&mut tx, who, &ask).await?;
         tx.finish_reading();
+        if let Some(held_by) = found.first().and_then(|unit| unit.held_by.as_ref()) {
+            view.learn(&question.terms, held_by);
+        }
         debug!(
             found = found.len(),
             how,
@@ -161,12 +162,12 @@ fn diversity(wanted: &Wanted, kinds: &[i16]) -> f32 {
 
 /// What the score of the words must know of everything that is searched together.
 ///
-/// How many there are is counted up to a setting; with the bound here, what words weigh does not
-/// depend on it.
+/// More may have been counted, to know whether the tenant is searched by its index: what words weigh
+/// does not depend on that.
 #[expect(clippy::cast_possible_truncation, reason = "a mean of term counts")]
 fn collection(seen: &Seen) -> Collection {
     Collection {
-        units: u32::try_from(seen.vectors).unwrap_or(u32::MAX).min(COUNTED),
+        units: u32::try_from(seen.vectors.min(COUNTED)).unwrap_or(u32::MAX),
         mean_terms: seen.mean_length as f32,
     }
 }

@@ -28,7 +28,13 @@ pub const FRESH: Duration = Duration::from_secs(5);
 /// For how long it is believed that there is much: to count much takes longer than to search it.
 const MUCH: Duration = Duration::from_secs(60);
 
-/// The most that is remembered; beyond it all is read again.
+/// Of more units than these a word's rarity is not told apart: holders are counted up to 1,001.
+pub const COUNTED: i64 = 20_000;
+
+/// From so many units on that hold a term it is remembered how many they are.
+const MANY: i32 = 100;
+
+/// The most that is remembered, of views and of a view's terms; beyond it all is read again.
 const MOST: usize = 10_000;
 
 type Known = HashMap<(TenantId, Uuid, String), (Instant, Arc<View>)>;
@@ -42,6 +48,32 @@ pub struct View {
     pub seen: Seen,
     /// When that was counted.
     counted: Option<Instant>,
+    /// Where there is much: how many units hold a term, of the terms that were asked for since.
+    holders: Option<Arc<Mutex<HashMap<String, i32>>>>,
+}
+
+impl View {
+    /// How many units hold each of these terms, where it is known.
+    pub fn held_by(&self, terms: &[String]) -> Vec<Option<i32>> {
+        let Some(holders) = self.holders() else { return Vec::new() };
+        terms.iter().map(|term| holders.get(term).copied()).collect()
+    }
+
+    /// So many units hold each of these terms. It is remembered of those that many hold: few are soon
+    /// counted, and each new one counts.
+    pub fn learn(&self, terms: &[String], held_by: &[i32]) {
+        let Some(mut holders) = self.holders() else { return };
+        if holders.len() >= MOST {
+            holders.clear();
+        }
+        let known = terms.iter().cloned().zip(held_by.iter().copied());
+        holders.extend(known.filter(|(_, units)| *units >= MANY));
+    }
+
+    fn holders(&self) -> Option<MutexGuard<'_, HashMap<String, i32>>> {
+        let holders = self.holders.as_ref()?;
+        Some(holders.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What was read.
@@ -73,8 +105,10 @@ impl Views {
             Some((_, before)) => View { space, ..View::clone(&before) },
             None => {
                 let model = space.as_ref().map_or("", |space| space.model.as_str());
-                let seen = search::seen(&mut tx, who, (model, self.exact_up_to + 1)).await?;
-                View { space, seen, counted: Some(Instant::now()) }
+                let most = COUNTED.max(self.exact_up_to + 1);
+                let seen = search::seen(&mut tx, who, (model, most)).await?;
+                let holders = (seen.vectors > self.exact_up_to).then(Arc::default);
+                View { space, seen, counted: Some(Instant::now()), holders }
             }
         };
         tx.finish_reading();
@@ -109,5 +143,30 @@ impl Views {
 
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn terms(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn what_many_hold_is_not_counted_again_and_what_few_hold_is() {
+        let view = View { holders: Some(Arc::default()), ..View::default() };
+        view.learn(&terms(&["tea", "zebra", "cup"]), &[MANY, 0, MANY - 1]);
+
+        assert_eq!(view.held_by(&terms(&["cup", "tea", "zebra"])), [None, Some(MANY), None]);
+    }
+
+    #[test]
+    fn where_there_is_little_all_is_counted() {
+        let view = View::default();
+        view.learn(&terms(&["tea"]), &[MANY]);
+
+        assert_eq!(view.held_by(&terms(&["tea"])), []);
     }
 }

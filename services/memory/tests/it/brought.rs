@@ -9,6 +9,7 @@ use holdfast_types::{Kind, TenantId};
 use tokio::time::{Instant, sleep};
 
 use crate::{
+    erasing::deleted,
     forgetting::somebody_waits,
     world::{Person, World, from},
 };
@@ -378,10 +379,7 @@ async fn a_deleted_session_takes_its_articles_along_by_itself() -> anyhow::Resul
     let (world, served) = World::start().await?;
     let ann = served.somebody();
     let first = add(&ann, pb::Scope::Workspace, "ses_1", "The cat sleeps.").await?;
-    let mut tx = world.pools()?.tenant(ann.tenant).await?;
-    let deleted = "select memory.forget_later('session', 'ses_1')";
-    sqlx::query(deleted).execute(tx.conn()).await?;
-    tx.commit().await?;
+    deleted(&world, ann.tenant, "session", "ses_1").await?;
     let until = Instant::now() + Duration::from_secs(60);
     while rows(&world, ann.tenant, "erasures where passes = 1").await? == 0 {
         if Instant::now() > until {

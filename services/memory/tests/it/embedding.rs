@@ -123,6 +123,38 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
 }
 
 #[tokio::test]
+async fn what_was_counted_for_a_question_before_changes_no_answer() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 100;
+    let served = world.serve_with(config).await?;
+    let ann = served.somebody();
+    for n in 0..120 {
+        ann.tell(&format!("tea from the shelf {}", text(n))).await?;
+    }
+    ann.embedded().await?;
+    let question = format!("tea {}", &text(7)[..8]);
+    let hits = async |ann: &Person| {
+        let found = ann.search(&question).await?;
+        assert_eq!(found.how, "index");
+        let scores = |hit: pb::Hit| (hit.id, hit.score.to_bits());
+        anyhow::Ok(found.hits.into_iter().map(scores).collect::<Vec<_>>())
+    };
+
+    let counted = hits(&ann).await?;
+
+    assert_eq!(hits(&ann).await?, counted);
+    ann.search("a zebra").await?;
+    ann.tell("the zebra has tea from the shelf").await?;
+    let found = ann.search("a zebra").await?;
+    let is_told = |hit: &pb::Hit| {
+        hit.text.contains("zebra") && hit.why.as_ref().is_some_and(|why| why.words_raw > 0.0)
+    };
+    assert!(found.hits.iter().any(is_told), "{found:?}");
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut config = world.config.clone();

@@ -13,7 +13,12 @@ use tokio::time::{Instant, sleep};
 use crate::world::{Person, World, fact, from};
 
 /// As whoever deletes it says.
-async fn deleted(world: &World, tenant: TenantId, what: &str, subject: &str) -> anyhow::Result<()> {
+pub async fn deleted(
+    world: &World,
+    tenant: TenantId,
+    what: &str,
+    subject: &str,
+) -> anyhow::Result<()> {
     let mut tx = world.pools()?.tenant(tenant).await?;
     let sql = "select memory.forget_later($1, $2)";
     sqlx::query(sql).bind(what).bind(subject).execute(tx.conn()).await?;
