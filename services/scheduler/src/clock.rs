@@ -27,7 +27,7 @@ const POLL: Duration = Duration::from_secs(1);
 
 /// How long claims go on before what they took is delivered: what is due in one instant is on record
 /// first, and goes out in larger parts.
-const GATHER: Duration = Duration::from_millis(400);
+const GATHER: Duration = Duration::from_millis(800);
 
 /// How often is claimed by turns while there is much to do, or no room: that ranks all that is due.
 const TURNS: Duration = Duration::from_millis(100);

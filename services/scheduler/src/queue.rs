@@ -4,7 +4,8 @@
 //! however many are due to one, another's are delivered as soon as there is somebody to do it.
 
 use std::{
-    collections::{HashMap, VecDeque, hash_map::Entry},
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, VecDeque, hash_map::Entry},
     time::Duration,
 };
 
@@ -38,9 +39,23 @@ pub struct Queue {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    firings: VecDeque<(Firing, Instant)>,
+    firings: BTreeMap<Alike, VecDeque<(Firing, Instant)>>,
     /// A part is under way.
     is_busy: bool,
+}
+
+/// What goes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Alike {
+    is_again: bool,
+    /// How many go at most.
+    most: usize,
+}
+
+impl Alike {
+    const fn of(firing: &Firing) -> Self {
+        Self { is_again: firing.attempt > 1, most: most(firing.lost) }
+    }
 }
 
 /// Firings of one tenant that are delivered together.
@@ -70,24 +85,29 @@ impl Queue {
             if waiting.firings.is_empty() && !waiting.is_busy {
                 self.turns.push_back(tenant);
             }
-            waiting.firings.push_back((firing, handed.at));
+            waiting.firings.entry(Alike::of(&firing)).or_default().push_back((firing, handed.at));
         }
     }
 
-    /// The part of whoever's turn it is; [`done`](Self::done) says that it is no longer under way.
+    /// The part of whoever's turn it is: of what is alike to the one that has waited for longest.
+    /// [`done`](Self::done) says that it is no longer under way.
     pub fn take(&mut self) -> Option<Part> {
         let tenant = self.turns.pop_front()?;
         let waiting = self.tenants.get_mut(&tenant)?;
         waiting.is_busy = true;
-        let first = waiting.firings.front()?.0;
-        let is_again = first.attempt > 1;
-        let alike =
-            |one: &&(Firing, Instant)| (one.0.attempt > 1, one.0.lost) == (is_again, first.lost);
-        let count = waiting.firings.iter().take(most(first.lost)).take_while(alike).count();
-        let taken: Vec<_> = waiting.firings.drain(..count).collect();
-        let at = taken.first()?.1;
-        let firings = taken.into_iter().map(|(firing, _)| firing).collect();
-        Some(Part { tenant, firings, is_again, at })
+        let first = |of: &VecDeque<(Firing, Instant)>| of.front().map(|(_, at)| *at);
+        let (alike, at) = waiting
+            .firings
+            .iter()
+            .filter_map(|(alike, firings)| Some((*alike, first(firings)?)))
+            .min_by_key(|(alike, at)| (*at, Reverse(alike.most)))?;
+        let waits = waiting.firings.get_mut(&alike)?;
+        let firings =
+            waits.drain(..alike.most.min(waits.len())).map(|(firing, _)| firing).collect();
+        if waits.is_empty() {
+            waiting.firings.remove(&alike);
+        }
+        Some(Part { tenant, firings, is_again: alike.is_again, at })
     }
 
     /// Nothing of the tenant's is under way any more.
@@ -104,8 +124,8 @@ impl Queue {
     /// All that waits, of which nothing becomes here.
     pub fn drain(&mut self) -> Vec<Firing> {
         self.turns.clear();
-        let waiting = self.tenants.values_mut().flat_map(|waiting| waiting.firings.drain(..));
-        waiting.map(|(firing, _)| firing).collect()
+        let all = self.tenants.values_mut().map(|waiting| std::mem::take(&mut waiting.firings));
+        all.flat_map(BTreeMap::into_values).flatten().map(|(firing, _)| firing).collect()
     }
 }
 
@@ -174,8 +194,12 @@ pub mod tests {
             let firings = firings(1, count).into_iter();
             firings.map(|firing| Firing { attempt: 7, lost, ..firing }).collect()
         };
-        let all = [firings(1, 3), again(500, 0), again(150, 2), again(11, 3), again(2, 4)];
-        queue.add(Handed { firings: all.concat(), at: Instant::now() });
+        let mut all =
+            [firings(1, 3), again(500, 0), again(500, 1), again(150, 2), again(11, 3), again(2, 4)]
+                .concat();
+        // However they are mixed.
+        all.sort_unstable_by_key(|firing| (firing.id.job, firing.lost));
+        queue.add(Handed { firings: all, at: Instant::now() });
 
         let mut parts = Vec::new();
         while let Some(part) = queue.take() {
@@ -183,7 +207,7 @@ pub mod tests {
             queue.done(part.tenant);
         }
 
-        let again = [500, 100, 50, 10, 1, 1, 1].map(|count| (count, true));
+        let again = [1_000, 100, 50, 10, 1, 1, 1].map(|count| (count, true));
         assert_eq!(parts, [[(3, false)].as_slice(), &again].concat());
     }
 
