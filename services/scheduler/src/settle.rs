@@ -38,8 +38,10 @@ const MORE: Duration = Duration::from_secs(60);
 /// How many are asked for at once.
 const PAGE: u32 = 2_000;
 
-/// Where asking takes long, it is asked less often: it takes a tenth of the time at most.
-const PART: u32 = 10;
+/// Where asking takes long and nothing has ended, it is asked less often: it takes a tenth of the time
+/// at most, if that is not too seldom.
+const PART: f64 = 10.0;
+const SELDOM: Duration = Duration::from_secs(15);
 
 /// Asks for ends.
 #[derive(Debug)]
@@ -52,8 +54,8 @@ impl Settle {
     pub async fn run(self, stop: CancellationToken) {
         loop {
             let begun = Instant::now();
-            self.look().await;
-            let pause = EACH.max(begun.elapsed() * PART);
+            let looked = self.look().await;
+            let pause = looked.pause(begun.elapsed());
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = sleep(pause) => {}
@@ -62,29 +64,32 @@ impl Settle {
     }
 
     /// Asks once for all that are out.
-    pub async fn look(&self) {
-        if let Err(error) = self.try_look().await {
+    pub async fn look(&self) -> Looked {
+        let mut looked = Looked::default();
+        if let Err(error) = self.try_look(&mut looked).await {
             // Said by whoever claims; asked again in a moment.
             debug!(error = &error as &dyn std::error::Error, "ends cannot be asked for");
         }
+        looked
     }
 
-    async fn try_look(&self) -> Result<(), Failed> {
-        let (mut last, mut count) = (None, 0);
+    async fn try_look(&self, looked: &mut Looked) -> Result<(), Failed> {
+        let mut last = None;
         loop {
             let page = self.ctx.jobs.out(last.as_ref(), PAGE).await?;
-            count += page.len();
-            self.settle(&page).await?;
+            looked.count += page.len();
+            looked.ended += self.settle(&page).await?;
             match page.last() {
                 Some(end) if page.len() == PAGE as usize => last = Some(*end),
                 _ => break,
             }
         }
-        meter::out(count);
+        meter::out(looked.count);
         Ok(())
     }
 
-    async fn settle(&self, page: &[Out]) -> Result<(), Failed> {
+    /// Says which of these have ended, and how many that are.
+    async fn settle(&self, page: &[Out]) -> Result<usize, Failed> {
         let messages: Vec<_> =
             page.iter().map(|out| (out.firing.tenant, out.session, out.seq)).collect();
         let ends = self.ctx.sessions.ends(&messages).await?;
@@ -127,7 +132,7 @@ impl Settle {
             meter::ended(end.outcome);
         }
         self.ctx.jobs.finished(&ended).await?;
-        Ok(())
+        Ok(ended.len())
     }
 
     /// How far the answers have got that are to arrive, by their places.
@@ -180,6 +185,24 @@ impl Settle {
     }
 }
 
+/// What a look came to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Looked {
+    /// Firings that were asked for, and those of them that have ended.
+    count: usize,
+    ended: usize,
+}
+
+impl Looked {
+    /// How long until the next, after one that took so long. What it takes to say that something has
+    /// ended must be done; what it takes to see that nothing has need not be done often.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    fn pause(self, took: Duration) -> Duration {
+        let open = self.count.saturating_sub(self.ended) as f64 / self.count.max(1) as f64;
+        took.mul_f64(PART * open).clamp(EACH, SELDOM)
+    }
+}
+
 /// What becomes of a firing that takes longer than it may.
 enum Late {
     GivenUp,
@@ -225,4 +248,23 @@ enum Failed {
     Jobs(#[from] JobsError),
     #[error(transparent)]
     Sessions(#[from] SessionError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pause(count: usize, ended: usize, took: u64) -> Duration {
+        Looked { count, ended }.pause(Duration::from_millis(took))
+    }
+
+    #[test]
+    fn it_is_asked_seldom_only_where_asking_takes_long_and_little_has_ended() {
+        assert_eq!(pause(0, 0, 2), EACH);
+        assert_eq!(pause(10, 0, 50), EACH);
+        assert_eq!(pause(1_000, 0, 300), Duration::from_secs(3));
+        assert_eq!(pause(1_000, 500, 300), Duration::from_millis(1_500));
+        assert_eq!(pause(40_000, 40_000, 8_000), EACH, "all have ended: there may be more");
+        assert_eq!(pause(40_000, 0, 8_000), SELDOM);
+    }
 }
