@@ -268,9 +268,12 @@ impl Clockwork {
     ///
     /// If that takes longer than `patience`.
     pub async fn finish(&self, patience: Duration) -> anyhow::Result<Account> {
-        // In one statement, under the rows' locks: what was decided until then was due, and no more.
+        // In one statement, under the rows' locks (taken in the order that everybody does): what was
+        // decided until then was due, and no more.
         const STOP: &str = "
-            with old as (select tenant_id, job_id, slot_at from schedule.jobs for update)
+            with old as (
+                select tenant_id, job_id, slot_at from schedule.jobs
+                order by job_id, tenant_id for update)
             update schedule.jobs j
             set slot_at = null, due_at = null
             from old where j.job_id = old.job_id and j.tenant_id = old.tenant_id
