@@ -80,7 +80,7 @@ impl Keep {
             None => (self.0.connect().await?, Instant::now()),
         };
         let shared = Arc::clone(&self.0);
-        Ok(Lent { conn: Some(conn), born, settle: UNDO_ALL, shared, _permit: permit })
+        Ok(Lent { conn: Some(conn), born, settle: UNDO_ALL, shared, permit: Some(permit) })
     }
 
     /// Closes the connections that are not lent, and lends no more.
@@ -151,7 +151,8 @@ pub(crate) struct Lent {
     born: Instant,
     settle: &'static str,
     shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
+    /// `None` once what was under way is being undone.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Lent {
@@ -190,6 +191,7 @@ impl Drop for Lent {
         // Without a runtime the process ends, and the server undoes it when the socket closes.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (shared, born, settle) = (Arc::clone(&self.shared), self.born, self.settle);
+        let permit = self.permit.take();
         runtime.spawn(async move {
             let mut conn = conn;
             match timeout(UNDO, conn.execute(settle)).await {
@@ -201,6 +203,8 @@ impl Drop for Lent {
                     debug!("a connection was given up: its transaction could not be undone");
                 }
             }
+            // Not before: whoever asks next would open one more than there may be.
+            drop(permit);
         });
     }
 }

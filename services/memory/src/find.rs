@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::{
     Error,
     embedders::{self, Embedders},
-    space::{COUNTED, Views},
-    store::search::{self, Ask, FoundUnit, Narrow, Seen},
+    space::{COUNTED, View, Views},
+    store::search::{self, Ask, FoundUnit, Meaning, Narrow, Seen},
     unit::kind,
     who::Who,
 };
@@ -96,57 +96,83 @@ impl Finder {
         let view = self.views.of(tenant, who).await?;
         let question = Question::read(&wanted.query, &view.seen.authors);
 
-        let meaning = match &view.space {
-            // Where its model is not here, by the one that everything is being embedded anew by.
-            Some(space) => {
-                let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
-                let limit = embedders::patience(wanted.within).saturating_sub(began.elapsed());
-                embedders::question(embedder.as_ref(), &question.meaning, limit)
-                    .await
-                    .map(|vector| (embedder.model().to_owned(), vector))
-            }
-            None => None,
-        };
-        let embedded = began.elapsed();
-        let is_of_space =
-            |model: &str| view.space.as_ref().is_some_and(|space| space.model == model);
-        let own = match &meaning {
-            Some((model, _)) if is_of_space(model) => self.views.own(&view),
-            _ => None,
-        };
-        let how = match (&meaning, &own) {
-            (None, _) => "",
-            (Some(_), None) => "exact",
-            (Some(_), Some(_)) => "index",
-        };
         let kinds = if wanted.kinds.is_empty() { kind::ALL.to_vec() } else { wanted.kinds.clone() };
         let diversity = diversity(wanted, &kinds);
         let ask = Ask {
             held_by: view.held_by(&question.terms),
             terms: question.terms.clone(),
-            meaning,
-            own,
             kinds,
             narrow: wanted.narrow.clone(),
             k: wanted.k,
             with_vectors: diversity > 0.0,
         };
-        let mut tx = self.pools.tenant(tenant).await?;
-        let found = search::find(&mut tx, who, &ask).await?;
-        tx.finish_reading();
+        let limit = embedders::patience(wanted.within).saturating_sub(began.elapsed());
+        let meaning = self.meaning(&view, &question.meaning, limit);
+        let (meaning, found) = if self.views.own(&view).is_some() {
+            self.at_once(tenant, who, &ask, meaning).await?
+        } else {
+            let meaning = meaning.await;
+            let mut tx = self.pools.tenant(tenant).await?;
+            let found = search::find(&mut tx, who, &ask, meaning.as_ref()).await?;
+            tx.finish_reading();
+            (meaning, found)
+        };
+        let how = match &meaning {
+            None => "",
+            Some(meaning) if meaning.own.is_none() => "exact",
+            Some(_) => "index",
+        };
         if let Some(held_by) = found.first().and_then(|unit| unit.held_by.as_ref()) {
             view.learn(&question.terms, held_by);
         }
-        debug!(
-            found = found.len(),
-            how,
-            embedded_ms = embedded.as_millis(),
-            whole_ms = began.elapsed().as_millis(),
-            "searched"
-        );
-        let model = ask.meaning.map(|(model, _)| model).unwrap_or_default();
+        debug!(found = found.len(), how, whole_ms = began.elapsed().as_millis(), "searched");
+        let model = meaning.map(|meaning| meaning.model).unwrap_or_default();
         let all = collection(&view.seen);
         Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
+    }
+
+    /// What a question means, and where that is searched; `None` if there is nothing to compare it
+    /// with, or nobody who says it within `limit`.
+    async fn meaning(&self, view: &View, text: &str, limit: Duration) -> Option<Meaning> {
+        let space = view.space.as_ref()?;
+        // Where its model is not here, by the one that everything is being embedded anew by.
+        let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
+        let vector = embedders::question(embedder.as_ref(), text, limit).await?;
+        let model = embedder.model().to_owned();
+        let own = if model == space.model { self.views.own(view) } else { None };
+        Some(Meaning { model, vector, own })
+    }
+
+    /// Asks words and meaning at once, on two connections, where each takes long: words while it is
+    /// still found out what the question means.
+    async fn at_once(
+        &self,
+        tenant: TenantId,
+        who: &Who,
+        ask: &Ask,
+        meaning: impl Future<Output = Option<Meaning>>,
+    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        let by_words = async {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let said = search::said(&mut tx, who, ask).await?;
+            tx.finish_reading();
+            Ok::<_, sqlx::Error>(said)
+        };
+        let by_meaning = async {
+            let meaning = meaning.await;
+            let mut tx = self.pools.tenant(tenant).await?;
+            let near = match &meaning {
+                Some(meaning) => search::near(&mut tx, who, ask, meaning).await?,
+                None => Vec::new(),
+            };
+            Ok::<_, sqlx::Error>((tx, meaning, near))
+        };
+        // One that holds a connection waits for another here, and yet nobody waits for ever: the pool
+        // lends in the order of asking, and words ask first and hold nothing beside theirs.
+        let (said, (mut tx, meaning, near)) = tokio::try_join!(biased; by_words, by_meaning)?;
+        let found = search::look_up(&mut tx, ask, meaning.as_ref(), (&said, &near)).await?;
+        tx.finish_reading();
+        Ok((meaning, found))
     }
 }
 

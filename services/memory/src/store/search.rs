@@ -1,10 +1,13 @@
-//! The two searches and their union, in one statement.
+//! The two searches and their union, in one statement or in three.
 //!
 //! By words: a function that reads the index as the owner (see the migration). By meaning: all the
 //! vectors that are seen, or the tenant's own table with its index. Each unit that either found
 //! comes back with both signals, since one that only the words found needs its cosine too.
+//!
+//! One statement is one round trip. Where there is much, each of the searches takes longer than
+//! that, and they are asked for at once on two connections.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
@@ -33,10 +36,6 @@ pub struct Ask {
     pub terms: Vec<String>,
     /// How many units hold each of them, where it is known.
     pub held_by: Vec<Option<i32>>,
-    /// The meaning, and by which model.
-    pub meaning: Option<(String, Vec<f32>)>,
-    /// The tenant's own table, where it is to be searched there.
-    pub own: Option<String>,
     /// The kinds of units.
     pub kinds: Vec<i16>,
     /// The rarer filters.
@@ -45,6 +44,24 @@ pub struct Ask {
     pub k: u32,
     /// Whether the vectors themselves come back too.
     pub with_vectors: bool,
+}
+
+/// What is meant.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Meaning {
+    /// The model that says so.
+    pub model: String,
+    /// Its vector.
+    pub vector: Vec<f32>,
+    /// The tenant's own table, where it is to be searched there.
+    pub own: Option<String>,
+}
+
+/// What words found.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Said {
+    unit_id: Uuid,
+    held_by: Vec<i32>,
 }
 
 /// The rarer filters. What is `None` or empty is all.
@@ -107,40 +124,137 @@ pub struct FoundUnit {
 }
 
 /// Finds what words or meaning say is near, in no order.
-pub async fn find(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<FoundUnit>> {
-    // Who plans takes the policy of the own table for one that few rows pass, and may find all of it
-    // soon sorted.
-    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
-                                  set_config('hnsw.iterative_scan', 'strict_order', true),
-                                  set_config('enable_seqscan', 'off', true)";
-
+pub async fn find(
+    tx: &mut TenantTx,
+    who: &Who,
+    ask: &Ask,
+    meaning: Option<&Meaning>,
+) -> sqlx::Result<Vec<FoundUnit>> {
     let tenant = tx.tenant();
-    if ask.own.is_some() {
-        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
-    }
-    let (model, vector) = match &ask.meaning {
-        Some((model, vector)) => (model.as_str(), Some(vector)),
-        None => ("", None),
-    };
-    let k = i32::try_from(ask.k).unwrap_or(BY_MEANING);
-    let terms = &ask.terms[..ask.terms.len().min(TERMS)];
-    sqlx::query_as(AssertSqlSafe(statement(ask)))
+    set(tx, meaning).await?;
+    let sql = format!(
+        "with q as materialized (select $2::real[]::vector as v), near as ({near}), said as (
+             select unit_id, held_by
+             from memory.words($10::text[]::tsquery[], $11::tsquery, $4, $5, $6, $7, $9, $12, $13)
+         ), found as (
+             select unit_id from near union select unit_id from said
+         )
+         {shown}",
+        near = near_sql(ask, meaning),
+        shown = shown_sql(ask, "$14", "(select held_by from said limit 1)"),
+    );
+    let terms = ask.terms();
+    sqlx::query_as(AssertSqlSafe(sql))
         .bind(tenant.as_uuid())
-        .bind(vector)
-        .bind(model)
+        .bind(meaning.map(|meaning| &meaning.vector))
+        .bind(meaning.map_or("", |meaning| &meaning.model))
         .bind(who.agents())
         .bind(who.users())
         .bind(&ask.kinds)
         .bind(who.group)
-        .bind(BY_MEANING.max(k))
+        .bind(BY_MEANING.max(ask.k()))
+        .bind(ask.narrow.as_ref().map(Json))
         .bind(words::each_of(terms))
         .bind(whose(tenant, who))
-        .bind(ask.narrow.as_ref().map(Json))
-        .bind(BY_WORDS.max(k))
+        .bind(BY_WORDS.max(ask.k()))
+        .bind(&ask.held_by)
         .bind(terms)
+        .fetch_all(tx.conn())
+        .await
+}
+
+/// Finds what words say is near: the first part of [`find`].
+pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<Said>> {
+    const SQL: &str = "
+        select unit_id, held_by
+        from memory.words($1::text[]::tsquery[], $2::tsquery, $3, $4, $5, $6, $7, $8, $9)";
+
+    let tenant = tx.tenant();
+    sqlx::query_as(SQL)
+        .bind(words::each_of(ask.terms()))
+        .bind(whose(tenant, who))
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(&ask.kinds)
+        .bind(who.group)
+        .bind(ask.narrow.as_ref().map(Json))
+        .bind(BY_WORDS.max(ask.k()))
         .bind(&ask.held_by)
         .fetch_all(tx.conn())
         .await
+}
+
+/// Finds what is meant: the second part of [`find`].
+pub async fn near(
+    tx: &mut TenantTx,
+    who: &Who,
+    ask: &Ask,
+    meaning: &Meaning,
+) -> sqlx::Result<Vec<Uuid>> {
+    let tenant = tx.tenant();
+    set(tx, Some(meaning)).await?;
+    let sql = format!(
+        "with q as materialized (select $2::real[]::vector as v) {}",
+        near_sql(ask, Some(meaning))
+    );
+    sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(tenant.as_uuid())
+        .bind(&meaning.vector)
+        .bind(&meaning.model)
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(&ask.kinds)
+        .bind(who.group)
+        .bind(BY_MEANING.max(ask.k()))
+        .bind(ask.narrow.as_ref().map(Json))
+        .fetch_all(tx.conn())
+        .await
+}
+
+/// Both signals of what either found: the last part of [`find`].
+pub async fn look_up(
+    tx: &mut TenantTx,
+    ask: &Ask,
+    meaning: Option<&Meaning>,
+    (said, near): (&[Said], &[Uuid]),
+) -> sqlx::Result<Vec<FoundUnit>> {
+    let found: BTreeSet<Uuid> =
+        said.iter().map(|said| said.unit_id).chain(near.iter().copied()).collect();
+    let sql = format!(
+        "with q as materialized (select $2::real[]::vector as v),
+         found as (select unnest($4::uuid[]) as unit_id) {}",
+        shown_sql(ask, "$5", "$6::integer[]")
+    );
+    sqlx::query_as(AssertSqlSafe(sql))
+        .bind(tx.tenant().as_uuid())
+        .bind(meaning.map(|meaning| &meaning.vector))
+        .bind(meaning.map_or("", |meaning| &meaning.model))
+        .bind(found.into_iter().collect::<Vec<_>>())
+        .bind(ask.terms())
+        .bind(said.first().map(|said| &said.held_by))
+        .fetch_all(tx.conn())
+        .await
+}
+
+impl Ask {
+    fn terms(&self) -> &[String] {
+        &self.terms[..self.terms.len().min(TERMS)]
+    }
+
+    fn k(&self) -> i32 {
+        i32::try_from(self.k).unwrap_or(BY_MEANING)
+    }
+}
+
+/// How an index is searched, for this transaction.
+async fn set(tx: &mut TenantTx, meaning: Option<&Meaning>) -> sqlx::Result<()> {
+    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
+                                  set_config('hnsw.iterative_scan', 'strict_order', true)";
+
+    if meaning.is_some_and(|meaning| meaning.own.is_some()) {
+        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
+    }
+    Ok(())
 }
 
 /// The marks of those whose units are seen.
@@ -150,50 +264,51 @@ fn whose(tenant: TenantId, who: &Who) -> String {
     words::any_of(&marks)
 }
 
+/// What is meant, by the parameters `$1` to `$9` and `q`.
+///
 /// Nothing in it comes from a request but the choice between fixed parts; the own table's name is
 /// letters, digits and `_`, or it is not used.
+fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
+    let own = meaning.and_then(|meaning| meaning.own.as_ref()).filter(|own| {
+        own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    });
+    let (table, of_model, number) = match own {
+        Some(own) => (own.as_str(), "$3::text is not null", "halfvec"),
+        None => ("vectors", "v.tenant_id = $1 and v.model = $3", "vector"),
+    };
+    let (join, within) = if ask.narrow.is_some() {
+        (
+            "join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1",
+            "memory.is_within(u, $9)",
+        )
+    } else {
+        ("", "$9::jsonb is null")
+    };
+    format!(
+        "select v.unit_id from memory.{table} v {join}
+         where {of_model} and v.agent_id = any ($4) and v.user_id = any ($5)
+           and v.kind = any ($6) and (v.group_safe or not $7)
+           and $1::uuid is not null and $2::real[] is not null and {within}
+         order by v.embedding <#> (select q.v::{number} from q) limit $8"
+    )
+}
+
+/// What is shown of each unit of `found`, by the parameters `$1` to `$3` and `q`; in what parameter
+/// the terms are, and how many units hold each of them.
 ///
 /// What a unit holds of the question's terms is set apart by a weight (no term has one otherwise)
 /// before it is unpacked, since to unpack them all takes 25 µs.
 ///
 /// `offset 0` has what was found looked up by its keys. Who plans knows how many units a tenant has on
 /// average, and would read all of those of a large one instead.
-fn statement(ask: &Ask) -> String {
-    let own = ask.own.as_ref().filter(|own| {
-        own.starts_with("own_") && own.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
-    });
-    let (table, of_model, number) = match own {
-        Some(own) => (own.as_str(), "", "halfvec"),
-        None => ("vectors", "v.tenant_id = $1 and v.model = $3 and", "vector"),
-    };
-    let (join, within) = if ask.narrow.is_some() {
-        (
-            "join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1",
-            "and memory.is_within(u, $11)",
-        )
-    } else {
-        ("", "")
-    };
+fn shown_sql(ask: &Ask, terms: &str, held_by: &str) -> String {
     let vector = if ask.with_vectors { "v.embedding::real[]" } else { "null::real[]" };
     format!(
-        "with q as materialized (select $2::real[]::vector as v),
-         near as (
-             select v.unit_id from memory.{table} v {join}
-             where {of_model} v.agent_id = any ($4) and v.user_id = any ($5)
-               and v.kind = any ($6) and (v.group_safe or not $7)
-               and $2::real[] is not null {within}
-             order by v.embedding <#> (select q.v::{number} from q) limit $8
-         ), said as (
-             select unit_id, held_by
-             from memory.words($9::text[]::tsquery[], $10::tsquery, $4, $5, $6, $7, $11, $12, $14)
-         ), found as (
-             select unit_id from near union select unit_id from said
-         )
-         select u.unit_id, u.kind, u.source_id, u.agent_id, u.user_id, u.session, u.type, u.scope,
+        "select u.unit_id, u.kind, u.source_id, u.agent_id, u.user_id, u.session, u.type, u.scope,
                 u.author, u.ref, u.path, u.headings, u.starts, u.ends, u.tags, u.text, u.at, u.dated,
-                u.terms, u.provenance, u.length, (select held_by from said limit 1) as held_by,
+                u.terms, u.provenance, u.length, {held_by} as held_by,
                 (select coalesce(jsonb_object_agg(w.lexeme, cardinality(w.positions)), '{{}}')
-                 from unnest(ts_filter(setweight(u.words, 'A', $13), '{{a}}')) w) as held,
+                 from unnest(ts_filter(setweight(u.words, 'A', {terms}), '{{a}}')) w) as held,
                 coalesce(-(v.embedding <#> (select q.v from q)), 0)::real as meant,
                 {vector} as vector
          from found f
@@ -256,24 +371,24 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> s
 mod tests {
     use super::*;
 
-    fn ask(own: &str) -> Ask {
-        Ask {
+    #[test]
+    fn a_name_that_is_no_table_of_ours_never_reaches_the_statement() {
+        let ask = Ask {
             terms: Vec::new(),
             held_by: Vec::new(),
-            meaning: None,
-            own: Some(own.to_owned()),
             kinds: Vec::new(),
             narrow: None,
             k: 10,
             with_vectors: false,
-        }
-    }
+        };
+        let of = |own: &str| {
+            let own = Some(own.to_owned());
+            near_sql(&ask, Some(&Meaning { model: "m".to_owned(), vector: vec![1.0], own }))
+        };
 
-    #[test]
-    fn a_name_that_is_no_table_of_ours_never_reaches_the_statement() {
-        assert!(statement(&ask("own_12ab_34")).contains("memory.own_12ab_34 v"));
+        assert!(of("own_12ab_34").contains("memory.own_12ab_34 v"));
         for bad in ["own_1; drop table x", "vectors2", "own_a\"b"] {
-            assert!(statement(&ask(bad)).contains("memory.vectors v "), "{bad}");
+            assert!(of(bad).contains("memory.vectors v "), "{bad}");
         }
     }
 

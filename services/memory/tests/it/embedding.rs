@@ -155,6 +155,38 @@ async fn what_was_counted_for_a_question_before_changes_no_answer() -> anyhow::R
 }
 
 #[tokio::test]
+async fn many_ask_a_large_tenant_at_once_though_connections_are_few() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 100;
+    let served = world.serve_with(config.clone()).await?;
+    let ann = served.somebody();
+    add(&ann, "s1", 120).await?;
+    ann.embedded().await?;
+    let ids = |found: pb::SearchResponse| -> Vec<String> {
+        found.hits.into_iter().map(|hit| hit.id).collect()
+    };
+    let expected = ids(ann.search(&text(7)).await?);
+
+    for few in [1, 2] {
+        config.database.pool_size = few;
+        let served = world.serve_with(config.clone()).await?;
+        let ann = Person { memory: served.memory.clone(), ..ann.clone() };
+        let asked = (0..24).map(|_| {
+            let ann = ann.clone();
+            tokio::spawn(async move { ann.search(&text(7)).await })
+        });
+        for asked in asked.collect::<Vec<_>>() {
+            let found = asked.await??;
+            assert_eq!(found.how, "index", "{few}");
+            assert_eq!(ids(found), expected, "{few}");
+        }
+        served.stop().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn what_is_forgotten_leaves_the_index_too() -> anyhow::Result<()> {
     let world = World::new().await?;
     let mut config = world.config.clone();
