@@ -46,6 +46,7 @@ test: ## run every test, on real backends
 	$(CARGO) build $(FLAGS) --workspace --bins
 	@if [ -d .holdfast/embedder ]; then export HOLDFAST_TEST_EMBEDDER="$$PWD/.holdfast/embedder"; fi; \
 	status=0; \
+	$(PYTHON) tests/mutants/mutate.py --check . || status=$$?; \
 	if $(CARGO) nextest --version >/dev/null 2>&1; \
 	then $(CARGO) nextest run $(FLAGS) --workspace || status=$$?; \
 	  $(PYTHON) tests/coverage/check.py target/nextest/default/junit.xml || status=$$?; \

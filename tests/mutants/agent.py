@@ -945,7 +945,12 @@ MUTANTS = {
                 "on conflict (job_id, slot, tenant_id) do nothing\n        returning tenant_id, job_id, slot",
                 "on conflict (job_id, slot, tenant_id) do update set held = true\n        returning tenant_id, job_id, slot",
             ),
-            (JOBS + "claim.rs", "            limit $1\n            for update skip locked\";", "            limit $1\";"),
+            (JOBS + "claim.rs", "order by j.due_at limit $1 for update skip locked", "order by j.due_at limit $1"),
+            (
+                JOBS + "claim.rs",
+                "order by t.turn, t.due_at limit $1 for update of j skip locked",
+                "order by t.turn, t.due_at limit $1",
+            ),
         ],
         [
             ("holdfast-jobs", "it", "claiming::three_replicas_fire_twenty_thousand_slots_once_each_though_some_die"),
@@ -1036,8 +1041,8 @@ MUTANTS = {
             ),
             (
                 SCHEDULER + "settle.rs",
-                'Arrival::Lost | Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),',
-                'Arrival::OnItsWay => (Outcome::Error, Some("undelivered")),',
+                'Arrival::Lost => (Outcome::Error, Some("undelivered")),',
+                "",
             ),
         ],
         [

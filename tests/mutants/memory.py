@@ -3,19 +3,21 @@
 from agent import Mutant
 
 MEMORY = "services/memory/src/"
+# Where the function that searches by words is made as it is now.
+WORDS = "migrations/0051_memory_words.sql"
 
 MUTANTS = {
     # The search by words, which runs as the owner, asks for no tenant.
     "memory-tenant": Mutant(
         [
             (
-                "migrations/0034_memory.sql",
-                "where u.words @@ (whose && one) and u.tenant_id = control.tenant() limit 1001",
-                "where u.words @@ (whose && one) limit 1001",
+                WORDS,
+                "where u.words @@ (whose && asked[n]) and (u.tenant_id = tenant) is true limit 1001",
+                "where u.words @@ (whose && asked[n]) limit 1001",
             ),
             (
-                "migrations/0034_memory.sql",
-                "where u.words @@ (whose && ask) and u.tenant_id = control.tenant()",
+                WORDS,
+                "where u.words @@ (whose && ask) and (u.tenant_id = tenant) is true",
                 "where u.words @@ (whose && ask)",
             ),
         ],
@@ -40,7 +42,7 @@ MUTANTS = {
     "memory-user-words": Mutant(
         [
             (
-                "migrations/0034_memory.sql",
+                WORDS,
                 "and u.agent_id = any (agents) and u.user_id = any (users) and u.kind = any (kinds)",
                 "and u.agent_id = any (agents) and u.kind = any (kinds)",
             ),

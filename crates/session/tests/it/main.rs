@@ -7,6 +7,7 @@ mod holding;
 mod ingesting;
 mod isolation;
 mod keeping;
+mod lending;
 mod reading;
 mod silence;
 mod subagents;
