@@ -123,7 +123,8 @@ pub struct FoundUnit {
     pub vector: Option<Vec<f32>>,
 }
 
-/// Finds what words or meaning say is near, in no order.
+/// Finds what words or meaning say is near, in no order. For who has little: an index is searched by
+/// [`near`].
 pub async fn find(
     tx: &mut TenantTx,
     who: &Who,
@@ -131,7 +132,6 @@ pub async fn find(
     meaning: Option<&Meaning>,
 ) -> sqlx::Result<Vec<FoundUnit>> {
     let tenant = tx.tenant();
-    set(tx, meaning).await?;
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v), near as ({near}), said as (
              select unit_id, held_by
@@ -191,8 +191,13 @@ pub async fn near(
     ask: &Ask,
     meaning: &Meaning,
 ) -> sqlx::Result<Vec<Uuid>> {
+    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
+                                  set_config('hnsw.iterative_scan', 'strict_order', true)";
+
     let tenant = tx.tenant();
-    set(tx, Some(meaning)).await?;
+    if meaning.own.is_some() {
+        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
+    }
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v) {}",
         near_sql(ask, Some(meaning))
@@ -244,17 +249,6 @@ impl Ask {
     fn k(&self) -> i32 {
         i32::try_from(self.k).unwrap_or(BY_MEANING)
     }
-}
-
-/// How an index is searched, for this transaction.
-async fn set(tx: &mut TenantTx, meaning: Option<&Meaning>) -> sqlx::Result<()> {
-    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
-                                  set_config('hnsw.iterative_scan', 'strict_order', true)";
-
-    if meaning.is_some_and(|meaning| meaning.own.is_some()) {
-        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
-    }
-    Ok(())
 }
 
 /// The marks of those whose units are seen.
