@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{env, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand};
 
@@ -74,6 +74,17 @@ pub enum Command {
     /// Offer this machine to its owner's agents
     #[command(subcommand)]
     Node(node::Node),
+    #[command(flatten)]
+    Service(Service),
+    /// Bring the database's schema up to date
+    Migrate(bootstrap::MigrateArgs),
+    /// Give a new installation its secrets, a first tenant, and a key with every scope
+    Bootstrap(bootstrap::BootstrapArgs),
+}
+
+/// What runs until it is told to stop.
+#[derive(Debug, Subcommand)]
+pub enum Service {
     /// Run the gateway: the door for callers
     Gateway(service::ServiceArgs),
     /// Run an agent-runner: it takes waiting sessions and answers
@@ -83,11 +94,46 @@ pub enum Command {
     /// Run the scheduler: it does at their time what agents and people planned
     Scheduler(service::ServiceArgs),
     /// Run the memory: it keeps what agents know, and finds it
-    MemoryService(service::ServiceArgs),
-    /// Bring the database's schema up to date
-    Migrate(bootstrap::MigrateArgs),
-    /// Give a new installation its secrets, a first tenant, and a key with every scope
-    Bootstrap(bootstrap::BootstrapArgs),
+    #[command(name = "memory-service")]
+    Memory(service::ServiceArgs),
+}
+
+/// The line of a service alone. The tree of all commands costs 3 MB of text and 1 MB of heap that a
+/// service would keep for as long as it runs (docs/benchmarks.md).
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, propagate_version = true, after_help = EXIT_CODES)]
+struct ServiceCli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    service: Service,
+}
+
+impl Cli {
+    /// Reads the process' command line; says what is wrong with it, and ends with 2.
+    pub fn of_process() -> Self {
+        let named = env::args_os().nth(1);
+        if named
+            .and_then(|name| name.into_string().ok())
+            .is_some_and(|n| Service::has_subcommand(&n))
+        {
+            let ServiceCli { global, service } = ServiceCli::parse();
+            return Self { global, command: Command::Service(service) };
+        }
+        Self::parse()
+    }
+}
+
+impl Service {
+    fn args(&self) -> &service::ServiceArgs {
+        match self {
+            Self::Gateway(args)
+            | Self::AgentRunner(args)
+            | Self::ChannelBridge(args)
+            | Self::Scheduler(args)
+            | Self::Memory(args) => args,
+        }
+    }
 }
 
 impl Command {
@@ -95,11 +141,7 @@ impl Command {
     pub fn workers(&self) -> Option<usize> {
         match self {
             Self::Up(args) => Some(args.workers.into()),
-            Self::Gateway(args)
-            | Self::AgentRunner(args)
-            | Self::ChannelBridge(args)
-            | Self::Scheduler(args)
-            | Self::MemoryService(args) => Some(args.workers.into()),
+            Self::Service(service) => Some(service.args().workers.into()),
             Self::Down
             | Self::Chat(_)
             | Self::Caller(_)
@@ -213,6 +255,24 @@ mod tests {
         ] {
             assert!(parse(line).is_ok(), "{line}: {:?}", parse(line).err());
         }
+    }
+
+    #[test]
+    fn a_services_own_line_is_read_as_by_the_whole_tree() {
+        for name in ["gateway", "agent-runner", "channel-bridge", "scheduler", "memory-service"] {
+            assert!(Service::has_subcommand(name), "{name}");
+            let line = ["holdfast", name, "--workers", "3", "--print-config", "--output", "json"];
+
+            let alone = ServiceCli::try_parse_from(line).unwrap();
+            let whole = Cli::try_parse_from(line).unwrap();
+
+            assert_eq!(
+                format!("{:?}", Command::Service(alone.service)),
+                format!("{:?}", whole.command)
+            );
+            assert_eq!(format!("{:?}", alone.global), format!("{:?}", whole.global));
+        }
+        assert!(!Service::has_subcommand("chat"));
     }
 
     #[test]

@@ -31,10 +31,8 @@ mod up;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, Command, Service},
     client::Client,
     error::Error,
     home::Home,
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
     if let Some(read) = memory::read_pdf() {
         return read;
     }
-    let cli = Cli::parse();
+    let cli = Cli::of_process();
     let screen = Screen::new(cli.global.output);
     let outcome = runtime(&cli.command).and_then(|runtime| {
         let outcome = runtime.block_on(Box::pin(run(cli, &screen)));
@@ -67,11 +65,7 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
     match command {
         Command::Up(args) => up::run(args, Home::new(global.dir_or_here())?, screen).await,
         Command::Down => down::run(&Home::new(global.dir_or_found())?, screen).await,
-        Command::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
-        Command::AgentRunner(args) => service::run::<service::AgentRunner>(&args, screen).await,
-        Command::ChannelBridge(args) => service::run::<service::ChannelBridge>(&args, screen).await,
-        Command::Scheduler(args) => service::run::<service::Scheduler>(&args, screen).await,
-        Command::MemoryService(args) => service::run::<service::Memory>(&args, screen).await,
+        Command::Service(service) => serve(service, screen).await,
         Command::Migrate(args) => bootstrap::migrate(&args, screen).await,
         Command::Bootstrap(args) => {
             bootstrap::run(args, &Home::new(global.dir_or_here())?, screen).await
@@ -79,6 +73,16 @@ async fn run(cli: Cli, screen: &Screen) -> Result<(), Error> {
         Command::Chat(args) => chat::run(args, &Client::new(&global)?, screen).await,
         Command::Node(node) => node::run(node, &global, screen).await,
         Command::Caller(command) => command.run(&Client::new(&global)?, screen).await,
+    }
+}
+
+async fn serve(service: Service, screen: &Screen) -> Result<(), Error> {
+    match service {
+        Service::Gateway(args) => service::run::<service::Gateway>(&args, screen).await,
+        Service::AgentRunner(args) => service::run::<service::AgentRunner>(&args, screen).await,
+        Service::ChannelBridge(args) => service::run::<service::ChannelBridge>(&args, screen).await,
+        Service::Scheduler(args) => service::run::<service::Scheduler>(&args, screen).await,
+        Service::Memory(args) => service::run::<service::Memory>(&args, screen).await,
     }
 }
 

@@ -28,12 +28,27 @@ pub fn family_cpu(pid: u32) -> anyhow::Result<Duration> {
 }
 
 /// A process' resident memory, in units of 1024² bytes.
-pub fn resident(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
-        .with_context(|| format!("process {pid} has ended"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
-    Ok(kilobytes.parse::<f64>()? / 1024.0)
+#[derive(Debug, Clone, Copy)]
+pub struct Resident {
+    /// All of it, with what is mapped from files: most of that is its program, which the processes of
+    /// one machine share.
+    pub all: f64,
+    /// What it has written.
+    pub own: f64,
+}
+
+impl Resident {
+    pub fn of(pid: u32) -> anyhow::Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
+            .with_context(|| format!("process {pid} has ended"))?;
+        let megabytes = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name));
+            let kilobytes = line.and_then(|line| line.split_whitespace().next());
+            let kilobytes = kilobytes.with_context(|| format!("no {name}"))?;
+            anyhow::Ok(kilobytes.parse::<f64>()? / 1024.0)
+        };
+        Ok(Self { all: megabytes("VmRSS:")?, own: megabytes("RssAnon:")? })
+    }
 }
 
 fn children(pid: u32) -> anyhow::Result<Vec<u32>> {
@@ -91,7 +106,8 @@ mod tests {
     fn we_ourselves_use_something() {
         let pid = std::process::id();
 
-        assert!(resident(pid).unwrap() > 0.5);
+        let resident = Resident::of(pid).unwrap();
+        assert!(resident.own > 0.1 && resident.all > resident.own, "{resident:?}");
         assert!(family_cpu(pid).unwrap() >= cpu(pid).unwrap());
         assert!(cpu(u32::MAX).is_err());
     }

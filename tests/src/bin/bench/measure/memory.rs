@@ -13,7 +13,7 @@ use crate::{
     mesh::{Mesh, Service},
     models::Model,
     report::{Line, Unit, float},
-    usage,
+    usage::Resident,
 };
 
 /// How long a process is left alone before its memory is read.
@@ -26,8 +26,9 @@ pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     sleep(REST).await;
     let mut lines = Vec::new();
     for (name, resident) in resident(mesh)? {
-        let line = Line::new(format!("{name} at rest"), resident, Unit::Megabytes);
-        lines.push(line.at_most(15.0));
+        let line = Line::new(format!("{name} at rest"), resident.all, Unit::Megabytes);
+        let note = format!("{:.1} MB its own, the rest mapped from files", resident.own);
+        lines.push(line.at_most(15.0).note(note));
     }
 
     let client = mesh.client(&mesh.tenant)?;
@@ -36,7 +37,10 @@ pub async fn measure(mesh: &mut Mesh, pace: Pace) -> anyhow::Result<Vec<Line>> {
     sleep(REST).await;
     for (name, resident) in resident(mesh)? {
         let what = format!("{name} after {turns} turns");
-        lines.push(Line::new(what, resident, Unit::Megabytes));
+        lines.push(
+            Line::new(what, resident.all, Unit::Megabytes)
+                .note(format!("{:.1} MB its own", resident.own)),
+        );
     }
 
     let idle = idle_sessions(mesh, &client, pace).await?;
@@ -105,11 +109,11 @@ async fn live_sessions(mesh: &Mesh, client: &Client, pace: Pace) -> anyhow::Resu
     Ok((peak - before) / float(LIVE))
 }
 
-fn resident(mesh: &Mesh) -> anyhow::Result<Vec<(&'static str, f64)>> {
-    let one = |service: Service| Ok((service.name(), usage::resident(mesh.pid(service)?)?));
+fn resident(mesh: &Mesh) -> anyhow::Result<Vec<(&'static str, Resident)>> {
+    let one = |service: Service| Ok((service.name(), Resident::of(mesh.pid(service)?)?));
     Service::ALL.into_iter().map(one).collect()
 }
 
 fn sum(mesh: &Mesh) -> anyhow::Result<f64> {
-    Ok(resident(mesh)?.into_iter().map(|(_, resident)| resident).sum())
+    Ok(resident(mesh)?.into_iter().map(|(_, resident)| resident.all).sum())
 }
