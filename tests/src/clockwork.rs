@@ -354,6 +354,8 @@ impl Clockwork {
         let unended = "
             select count(*) from session.inbox where state <> 'done' or outcome <> 'completed'";
         let again = "select count(*) from schedule.firings where attempts > 1";
+        let retries = "select count(*) from schedule.firings where origin = 'retry'";
+        let retries = usize::try_from(self.number(retries).await?)?;
         let missed: Vec<_> = due.iter().filter(|key| !distinct.contains(*key)).collect();
         let strange: Vec<_> = distinct.iter().filter(|key| !due.contains(*key)).collect();
         Ok(Account {
@@ -363,7 +365,7 @@ impl Clockwork {
             strange: strange.len(),
             wrong: self.wrong(&missed, &strange).await?,
             unended: usize::try_from(self.number(unended).await?)?,
-            misrecorded: lines.abs_diff(due.len()),
+            misrecorded: lines.abs_diff(due.len() + retries),
             handed_again: usize::try_from(self.number(again).await?)?,
         })
     }

@@ -11,7 +11,7 @@ impl Jobs {
     /// Gives those of these firings that are still the caller's, who is about to deliver them. They
     /// are the caller's for another [`HANDOVER`](crate::HANDOVER). If nothing is heard of them until
     /// then it is charged to them, and those to which that happens [`LOSSES`](crate::LOSSES) times
-    /// are given up.
+    /// are delivered no more.
     ///
     /// # Errors
     ///

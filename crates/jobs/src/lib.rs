@@ -83,5 +83,5 @@ pub use reminders::{Remind, Reminding, Unset};
 pub use rules::Rules;
 pub use settle::{Delivered, Ended, Postponed, Refused};
 pub use slot::{FiringRef, InvalidSlot, Slot};
-pub use sweep::{LOSSES, Swept};
+pub use sweep::{ABANDONED, LOSSES, Swept};
 pub use typed::{PatchError, Reminder, Spec, Timer};

@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use holdfast_types::TenantId;
+use jiff_sqlx::Timestamp;
 use uuid::Uuid;
 
 use crate::{
@@ -14,21 +15,24 @@ use crate::{
     row::{FiringRow, firing, firing_ref},
 };
 
-/// How many of those who deliver a firing may be lost before it is given up
+/// How many of those who deliver a firing may be lost before it is delivered no more
 /// ([`begun`](Jobs::begun)).
 pub const LOSSES: i32 = 5;
 
 /// The class of a run of which nothing was heard for longer than it may take.
 const LOST: &str = "lost";
-/// The class of a firing that nobody who delivered it survived.
-const ABANDONED: &str = "abandoned";
+/// The class of a firing that nobody who delivered it survived, and whose message is nowhere.
+pub const ABANDONED: &str = "abandoned";
 
 /// What a sweep did.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Swept {
     /// What is to be delivered, and then said to be.
     pub firings: Vec<Firing>,
-    /// Runs that took too long, and firings that were given up.
+    /// What is delivered no more, since nobody survived that. It has come to its inbox or it has not:
+    /// say that it is [delivered](Jobs::delivered), or [refuse](Jobs::refused) it as [`ABANDONED`].
+    pub abandoned: Vec<Firing>,
+    /// Runs that took too long.
     pub ended: u64,
 }
 
@@ -57,6 +61,7 @@ macro_rules! offer {
                 where ",
             $due,
             " and j.kind = any($3)
+                  and not (f.held and f.lost >= $5)
                   and f.tenant_id <> all($4) ",
             $order,
             " limit $1
@@ -105,9 +110,9 @@ impl Jobs {
             "order by f.offer_at"
         );
 
-        let ended = self.end_lapsed(limit).await?;
+        let (abandoned, ended) = self.end_lapsed(limit).await?;
         let firings = self.offer(SQL, limit, &[]).await?;
-        Ok(Swept { firings, ended })
+        Ok(Swept { firings, abandoned, ended })
     }
 
     /// The same by turns: of each tenant the firing that has waited for longest, then of each the
@@ -135,38 +140,52 @@ impl Jobs {
             "order by t.turn, f.offer_at"
         );
 
-        let ended = self.end_lapsed(limit).await?;
+        let (abandoned, ended) = self.end_lapsed(limit).await?;
         let firings = self.offer(SQL, limit, but).await?;
-        Ok(Swept { firings, ended })
+        Ok(Swept { firings, abandoned, ended })
     }
 
-    async fn end_lapsed(&self, limit: u32) -> Result<u64, Error> {
+    /// Ends what takes too long, and gives what is delivered no more.
+    async fn end_lapsed(&self, limit: u32) -> Result<(Vec<Firing>, u64), Error> {
         const SQL: &str = "
-            (select tenant_id, job_id, slot, attempts, true from schedule.firings
-             where state = 'delivered' and until <= now() order by until limit $1)
+            (select f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, j.kind, f.lost, true
+             from schedule.firings f
+             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
+             where f.state = 'delivered' and f.until <= now() order by f.until limit $1)
             union all
-            (select tenant_id, job_id, slot, attempts, false from schedule.firings
-             where state = 'pending' and offer_at <= now() and held and lost >= $2
-             order by offer_at limit $1)";
+            (select f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, j.kind, f.lost, false
+             from schedule.firings f
+             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
+             where f.state = 'pending' and f.offer_at <= now() and f.held and f.lost >= $2
+               and j.kind = any($3)
+             order by f.offer_at limit $1)";
+        type Row = (Uuid, Uuid, String, Timestamp, String, i32, String, i32, bool);
 
         let mut once = self.pools.once().await?;
-        let found: Vec<(Uuid, Uuid, String, i32, bool)> =
-            sqlx::query_as(SQL).bind(i64::from(limit)).bind(LOSSES).fetch_all(once.conn()).await?;
+        let found: Vec<Row> = sqlx::query_as(SQL)
+            .bind(i64::from(limit))
+            .bind(LOSSES)
+            .bind(column(JobKind::ALL, |kind| kind.as_str()))
+            .fetch_all(once.conn())
+            .await?;
         once.done();
-        let mut closing = Vec::with_capacity(found.len());
-        for (tenant, job, slot, attempt, has_run) in found {
-            let (how, class) =
-                if has_run { (How::Lapsed, LOST) } else { (How::Refused, ABANDONED) };
-            closing.push(Closing {
-                id: firing_ref(tenant, job, &slot)?,
-                how,
-                attempt,
-                outcome: Outcome::Error,
-                class: Some(class.to_owned()),
-                millis: None,
-            });
+        let mut closing = Vec::new();
+        let mut abandoned = Vec::new();
+        for (tenant, job, slot, at, origin, attempt, kind, lost, has_run) in found {
+            if has_run {
+                closing.push(Closing {
+                    id: firing_ref(tenant, job, &slot)?,
+                    how: How::Lapsed,
+                    attempt,
+                    outcome: Outcome::Error,
+                    class: Some(LOST.to_owned()),
+                    millis: None,
+                });
+            } else {
+                abandoned.push(firing((tenant, job, slot, at, origin, attempt, kind, lost))?);
+            }
         }
-        self.close(&closing).await
+        Ok((abandoned, self.close(&closing).await?))
     }
 
     async fn offer(
@@ -181,6 +200,7 @@ impl Jobs {
             .bind(self.handover.as_secs_f64())
             .bind(column(JobKind::ALL, |kind| kind.as_str()))
             .bind(column(but, |tenant| tenant.as_uuid()))
+            .bind(LOSSES)
             .fetch_all(once.conn())
             .await?;
         once.done();

@@ -21,6 +21,7 @@ use tracing::info;
 
 use crate::{
     Config,
+    abandoned::Abandoned,
     agents::Agents,
     backlog::Backlog,
     beats::{self, Beats},
@@ -106,6 +107,7 @@ impl App {
                 settle.look().await;
                 let clock = Clock {
                     jobs: ctx.jobs.clone(),
+                    abandoned: Abandoned { ctx: ctx.clone() },
                     bus: ctx.bus.clone(),
                     batch: own.batch,
                     handover: own.handover,

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::{backlog::Backlog, meter};
+use crate::{abandoned::Abandoned, backlog::Backlog, meter};
 
 /// The longest sleep: so late at most is what nobody told of.
 const POLL: Duration = Duration::from_secs(1);
@@ -58,6 +58,7 @@ pub struct Handed {
 #[derive(Debug)]
 pub struct Clock {
     pub jobs: Jobs,
+    pub abandoned: Abandoned,
     pub bus: Bus,
     pub batch: u32,
     /// For how long what was handed out is ours.
@@ -234,10 +235,11 @@ impl Clock {
             false => self.jobs.sweep(limit).await?,
         };
         last.was_full = !in_turn && swept.firings.len() == limit as usize;
-        if swept.ended > 0 {
-            info!(count = swept.ended, "firings of which nothing was heard were given up");
+        let ended = swept.ended + self.abandoned.part(&swept.abandoned).await?;
+        if ended > 0 {
+            info!(count = ended, "firings of which nothing was heard were given up");
         }
-        let found = !swept.firings.is_empty() || swept.ended > 0;
+        let found = !swept.firings.is_empty() || !swept.abandoned.is_empty() || ended > 0;
         self.hand(swept.firings, begun);
         Ok(found)
     }

@@ -14,6 +14,7 @@
 //! | `backlog`, `queue` | what is in hand, and which tenant's turn it is |
 //! | `deliver` | firings into inboxes, many at once, and saying what became of them |
 //! | `fire` | what a firing of each kind becomes, a module each |
+//! | `abandoned` | what nobody who delivered it survived: has it come, or has it not |
 //! | `settle` | which firings' messages have ended, and how |
 //! | `beats` | whose hearts beat, and what came of that |
 //! | `agents` | whose sessions they are |
@@ -23,6 +24,7 @@
 //! under a key that is the slot's: a replica may die anywhere, and another does
 //! the rest under the same key. Only the database's clock is asked.
 
+mod abandoned;
 mod agents;
 mod app;
 mod backlog;

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use holdfast_jobs::{Delivered, LOSSES, Outcome, Postponed};
+use holdfast_jobs::{ABANDONED, Delivered, LOSSES, Outcome, Postponed, Refused, Swept};
 use serde_json::json;
 
 use crate::world::World;
 
 #[tokio::test]
-async fn a_firing_that_nobody_survives_is_given_up_and_the_next_slot_comes() -> anyhow::Result<()> {
+async fn a_firing_that_nobody_survives_is_delivered_no_more_and_the_next_slot_comes()
+-> anyhow::Result<()> {
     let world = World::start().await?;
     let ada = world.tenant();
     let job = ada.due(5, json!({"every_s": 3600})).await?;
@@ -21,9 +22,16 @@ async fn a_firing_that_nobody_survives_is_given_up_and_the_next_slot_comes() -> 
         assert_eq!(world.jobs.begun(&firings).await?, firings);
     }
     world.lapse().await?;
-    let swept = world.jobs.sweep(100).await?;
+    for swept in [world.jobs.sweep(100).await?, world.jobs.sweep_in_turn(100, &[]).await?] {
+        assert_eq!((swept.firings.len(), swept.ended), (0, 0));
+        let lost: Vec<i32> = swept.abandoned.iter().map(|firing| firing.lost).collect();
+        assert_eq!(lost, [LOSSES]);
+    }
+    let firing = world.jobs.sweep(100).await?.abandoned[0];
+    let (outcome, class) = (Outcome::Error, ABANDONED.to_owned());
+    assert_eq!(world.jobs.refused(&[Refused { firing, outcome, class }]).await?, 1);
 
-    assert_eq!((swept.firings.len(), swept.ended), (0, 1));
+    assert_eq!(world.jobs.sweep(100).await?, Swept::default());
     let job = ada.get(job.id).await?;
     let last = job.last.ok_or_else(|| anyhow::anyhow!("nothing is logged"))?;
     assert_eq!((last.outcome, last.class.as_deref()), (Outcome::Error, Some("abandoned")));

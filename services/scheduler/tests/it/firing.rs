@@ -146,19 +146,8 @@ async fn a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_wa
     let job = world.add(world.new_job(soon(0)?, turn("before"))).await?;
     let claimed = world.jobs.claim_due(10).await?;
     let firing = claimed.firings[0];
-    let message = NewMessage {
-        key: SessionKey::cron(&world.agent.name, &job.id.to_string(), "1")?,
-        agent: world.agent.id,
-        label: None,
-        source: Source::Internal("schedule".to_owned()),
-        idem_key: firing.id.idem_key(),
-        body: Body::text("before"),
-        target: None,
-        mode: QueueMode::Followup,
-        debounce: Duration::ZERO,
-        trace: None,
-    };
-    world.sessions.ingest(world.tenant, message).await?;
+    let key = SessionKey::cron(&world.agent.name, &job.id.to_string(), "1")?;
+    world.sessions.ingest(world.tenant, message(&world, key, firing.id.idem_key())).await?;
     let lapse = "update schedule.firings set offer_at = clock_timestamp()";
     world.admin(lapse).await?;
 
@@ -170,6 +159,36 @@ async fn a_slot_whose_first_deliverer_died_is_the_same_message_though_its_job_wa
 
     assert_eq!(world.line(&job).await?.outcome, Outcome::Ok);
     assert_eq!(world.number("select count(*) from session.inbox").await?, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_nobody_survived_to_say_has_come_if_its_message_is_there_and_only_then()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    let came = world.add(world.new_job(soon(0)?, turn("came"))).await?;
+    let lost = world.add(world.new_job(soon(0)?, turn("lost"))).await?;
+    let claimed = world.jobs.claim_due(10).await?;
+    let firing = claimed.firings.iter().find(|firing| firing.id.job == came.id).unwrap();
+    let key = SessionKey::cron(&world.agent.name, &came.id.to_string(), "1")?;
+    world.sessions.ingest(world.tenant, message(&world, key, firing.id.idem_key())).await?;
+    // As many died as may, the last of them between the message and saying so.
+    let lapse = format!(
+        "update schedule.firings set offer_at = clock_timestamp(), lost = {}",
+        holdfast_jobs::LOSSES
+    );
+    world.admin(&lapse).await?;
+
+    let _scheduler = world.scheduler().await?;
+    let line = world.line(&lost).await?;
+    assert_eq!((line.outcome, line.class.as_deref()), (Outcome::Error, Some("abandoned")));
+    let (claim, loaded) = world.claim().await?;
+    assert_eq!(loaded.waiting.len(), 1);
+    world.answer(&claim, &loaded, Heard::Completed).await?;
+
+    assert_eq!(world.line(&came).await?.outcome, Outcome::Ok);
+    let retried = "select count(*) from schedule.firings where origin = 'retry'";
+    assert_eq!(world.number(retried).await?, 1, "only what did not come is tried again");
     Ok(())
 }
 
@@ -260,4 +279,20 @@ async fn waiting(world: &World, name: &str) -> anyhow::Result<SessionKey> {
     };
     world.sessions.ingest(world.tenant, message).await?;
     Ok(key)
+}
+
+/// What a scheduler that died has written.
+fn message(world: &World, key: SessionKey, idem_key: String) -> NewMessage {
+    NewMessage {
+        key,
+        agent: world.agent.id,
+        label: None,
+        source: Source::Internal("schedule".to_owned()),
+        idem_key,
+        body: Body::text("before"),
+        target: None,
+        mode: QueueMode::Followup,
+        debounce: Duration::ZERO,
+        trace: None,
+    }
 }
