@@ -148,10 +148,9 @@ impl Jobs {
     /// Ends what takes too long, and gives what is delivered no more.
     async fn end_lapsed(&self, limit: u32) -> Result<(Vec<Firing>, u64), Error> {
         const SQL: &str = "
-            (select f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, j.kind, f.lost, true
-             from schedule.firings f
-             join schedule.jobs j on j.job_id = f.job_id and j.tenant_id = f.tenant_id
-             where f.state = 'delivered' and f.until <= now() order by f.until limit $1)
+            (select tenant_id, job_id, slot, slot_at, origin, attempts, '' as kind, lost, true
+             from schedule.firings
+             where state = 'delivered' and until <= now() order by until limit $1)
             union all
             (select f.tenant_id, f.job_id, f.slot, f.slot_at, f.origin, f.attempts, j.kind, f.lost, false
              from schedule.firings f

@@ -235,12 +235,13 @@ impl Clock {
             false => self.jobs.sweep(limit).await?,
         };
         last.was_full = !in_turn && swept.firings.len() == limit as usize;
+        let found = !swept.firings.is_empty() || !swept.abandoned.is_empty() || swept.ended > 0;
+        // First: they are ours already, whatever becomes of the others.
+        self.hand(swept.firings, begun);
         let ended = swept.ended + self.abandoned.part(&swept.abandoned).await?;
         if ended > 0 {
             info!(count = ended, "firings of which nothing was heard were given up");
         }
-        let found = !swept.firings.is_empty() || !swept.abandoned.is_empty() || ended > 0;
-        self.hand(swept.firings, begun);
         Ok(found)
     }
 
