@@ -4,7 +4,8 @@
 //! docs/decisions/0029 and `holdfast_recall`.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -152,25 +153,42 @@ impl Finder {
         ask: &Ask,
         meaning: impl Future<Output = Option<Meaning>>,
     ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        let known = OnceLock::new();
         let by_words = async {
             let mut tx = self.pools.tenant(tenant).await?;
             let said = search::said(&mut tx, who, ask).await?;
+            // Words are found sooner than what is near: most is looked up meanwhile.
+            let found = match known.get() {
+                Some(meaning) => {
+                    search::look_up(&mut tx, ask, Option::as_ref(meaning), &said, said.units())
+                        .await?
+                }
+                None => Vec::new(),
+            };
             tx.finish_reading();
-            Ok::<_, sqlx::Error>(said)
+            Ok::<_, sqlx::Error>((said, found))
         };
         let by_meaning = async {
             let meaning = meaning.await;
+            let meaning = known.get_or_init(|| meaning);
             let mut tx = self.pools.tenant(tenant).await?;
-            let near = match &meaning {
+            let near = match meaning {
                 Some(meaning) => search::near(&mut tx, who, ask, meaning).await?,
                 None => Vec::new(),
             };
-            Ok::<_, sqlx::Error>((tx, meaning, near))
+            Ok::<_, sqlx::Error>((tx, near))
         };
         // One that holds a connection waits for another here, and yet nobody waits for ever: the pool
         // lends in the order of asking, and words ask first and hold nothing beside theirs.
-        let (said, (mut tx, meaning, near)) = tokio::try_join!(biased; by_words, by_meaning)?;
-        let found = search::look_up(&mut tx, ask, meaning.as_ref(), (&said, &near)).await?;
+        let ((said, mut found), (mut tx, near)) = tokio::try_join!(biased; by_words, by_meaning)?;
+        let meaning = known.into_inner().flatten();
+        let mut rest: BTreeSet<Uuid> = said.units().chain(near).collect();
+        for unit in &found {
+            rest.remove(&unit.unit_id);
+        }
+        if !rest.is_empty() {
+            found.extend(search::look_up(&mut tx, ask, meaning.as_ref(), &said, rest).await?);
+        }
         tx.finish_reading();
         Ok((meaning, found))
     }

@@ -8,6 +8,7 @@
 //! `HOLDFAST_MEMORY__…` says which embedder; by default the local one, whose files `make embedder`
 //! fetches.
 
+mod host;
 mod locomo;
 mod mesh;
 mod scale;

@@ -11,6 +11,8 @@ use memory::{App, Config};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::host::Ticks;
+
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A memory that serves until this is dropped.
@@ -117,22 +119,34 @@ pub async fn ask(
     Ok((answer, began.elapsed()))
 }
 
-/// Times in the order of their length.
+/// How long questions took.
 #[derive(Default)]
-pub struct Times(Vec<Duration>);
+pub struct Times {
+    times: Vec<Duration>,
+    /// When the first had been asked and when the last.
+    host: Option<(Ticks, Ticks)>,
+}
 
 impl Times {
     pub fn add(&mut self, time: Duration) {
-        self.0.push(time);
+        self.times.push(time);
+        if let Some(now) = Ticks::now() {
+            self.host = Some((self.host.map_or(now, |(first, _)| first), now));
+        }
     }
 
-    /// `p50 1.2 ms, p99 3.4 ms`
+    /// `p50 1.2 ms, p99 3.4 ms, slowest 5.6 ms, the host took 7 % of the time`
     pub fn told(&mut self) -> String {
-        self.0.sort();
-        let at = |percent: usize| {
-            let place = (self.0.len() * percent / 100).min(self.0.len().saturating_sub(1));
-            self.0.get(place).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
+        self.times.sort();
+        let count = self.times.len();
+        let at = |place: usize| {
+            let place = place.min(count.saturating_sub(1));
+            self.times.get(place).map_or(0.0, |time| time.as_secs_f64() * 1000.0)
         };
-        format!("p50 {:.1} ms, p99 {:.1} ms", at(50), at(99))
+        let (p50, p99, slowest) = (at(count * 50 / 100), at(count * 99 / 100), at(count));
+        let host = self.host.map_or(String::new(), |(first, last)| {
+            format!(", the host took {} % of the time", last.taken_since(first))
+        });
+        format!("p50 {p50:.1} ms, p99 {p99:.1} ms, slowest {slowest:.1} ms{host}")
     }
 }

@@ -1,13 +1,14 @@
-//! The two searches and their union, in one statement or in three.
+//! The two searches and their union, in one statement or in four.
 //!
 //! By words: a function that reads the index as the owner (see the migration). By meaning: all the
 //! vectors that are seen, or the tenant's own table with its index. Each unit that either found
 //! comes back with both signals, since one that only the words found needs its cosine too.
 //!
 //! One statement is one round trip. Where there is much, each of the searches takes longer than
-//! that, and they are asked for at once on two connections.
+//! that, and they are asked for at once on two connections; what words found is looked up while what
+//! is near is still searched.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use holdfast_pg::TenantTx;
 use holdfast_types::TenantId;
@@ -27,7 +28,7 @@ const TERMS: usize = 24;
 
 /// How many nodes of its graph the index keeps at hand while it searches: what recall it has
 /// (docs/decisions/0033).
-const EF_SEARCH: &str = "400";
+const EF_SEARCH: &str = "350";
 
 /// What is asked for, of what is seen.
 #[derive(Debug, Clone)]
@@ -58,10 +59,18 @@ pub struct Meaning {
 }
 
 /// What words found.
-#[derive(Debug, Clone, sqlx::FromRow)]
+#[derive(Debug, Default)]
 pub struct Said {
-    unit_id: Uuid,
-    held_by: Vec<i32>,
+    units: Vec<Uuid>,
+    /// How many units hold each of the question's terms; `None` if words found nothing.
+    held_by: Option<Vec<i32>>,
+}
+
+impl Said {
+    /// The units, the best first.
+    pub fn units(&self) -> impl Iterator<Item = Uuid> {
+        self.units.iter().copied()
+    }
 }
 
 /// The rarer filters. What is `None` or empty is all.
@@ -164,13 +173,13 @@ pub async fn find(
 }
 
 /// Finds what words say is near: the first part of [`find`].
-pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<Said>> {
+pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said> {
     const SQL: &str = "
         select unit_id, held_by
         from memory.words($1::text[]::tsquery[], $2::tsquery, $3, $4, $5, $6, $7, $8, $9)";
 
     let tenant = tx.tenant();
-    sqlx::query_as(SQL)
+    let rows: Vec<(Uuid, Vec<i32>)> = sqlx::query_as(SQL)
         .bind(words::each_of(ask.terms()))
         .bind(whose(tenant, who))
         .bind(who.agents())
@@ -181,7 +190,13 @@ pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<S
         .bind(BY_WORDS.max(ask.k()))
         .bind(&ask.held_by)
         .fetch_all(tx.conn())
-        .await
+        .await?;
+    let mut said = Said::default();
+    for (unit, held_by) in rows {
+        said.units.push(unit);
+        said.held_by.get_or_insert(held_by);
+    }
+    Ok(said)
 }
 
 /// Finds what is meant: the second part of [`find`].
@@ -216,15 +231,14 @@ pub async fn near(
         .await
 }
 
-/// Both signals of what either found: the last part of [`find`].
+/// Both signals of these units, which either search found: the last part of [`find`].
 pub async fn look_up(
     tx: &mut TenantTx,
     ask: &Ask,
     meaning: Option<&Meaning>,
-    (said, near): (&[Said], &[Uuid]),
+    said: &Said,
+    found: impl IntoIterator<Item = Uuid>,
 ) -> sqlx::Result<Vec<FoundUnit>> {
-    let found: BTreeSet<Uuid> =
-        said.iter().map(|said| said.unit_id).chain(near.iter().copied()).collect();
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v),
          found as (select unnest($4::uuid[]) as unit_id) {}",
@@ -236,7 +250,7 @@ pub async fn look_up(
         .bind(meaning.map_or("", |meaning| &meaning.model))
         .bind(found.into_iter().collect::<Vec<_>>())
         .bind(ask.terms())
-        .bind(said.first().map(|said| &said.held_by))
+        .bind(&said.held_by)
         .fetch_all(tx.conn())
         .await
 }
