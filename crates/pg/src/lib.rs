@@ -17,4 +17,4 @@ pub use error::{is_unique_violation, kind, on_constraint};
 pub use migrate::{MigrateError, fingerprint, migrate, pending};
 pub use pool::{Pools, wait_for};
 pub use system_tx::{Once, SystemTx};
-pub use tenant_tx::TenantTx;
+pub use tenant_tx::{Setting, TenantTx};

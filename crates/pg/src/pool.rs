@@ -7,7 +7,7 @@ use secrecy::ExposeSecret as _;
 use sqlx::{ConnectOptions as _, postgres::PgConnectOptions};
 use tracing::{info, warn};
 
-use crate::{Config, Once, SystemTx, TenantTx, keep::Keep};
+use crate::{Config, Once, Setting, SystemTx, TenantTx, keep::Keep};
 
 /// The pools of one process. Cloning shares them.
 #[derive(Debug, Clone)]
@@ -41,7 +41,21 @@ impl Pools {
     ///
     /// If there is no connection to be had.
     pub async fn tenant(&self, tenant: holdfast_types::TenantId) -> sqlx::Result<TenantTx> {
-        TenantTx::begin(&self.app, tenant).await
+        self.tenant_with(tenant, &[]).await
+    }
+
+    /// Begins a transaction that sees one tenant's rows, with some of the database's settings for
+    /// as long as it lasts. They cost no round trip.
+    ///
+    /// # Errors
+    ///
+    /// If there is no connection to be had, or the database knows no such setting.
+    pub async fn tenant_with(
+        &self,
+        tenant: holdfast_types::TenantId,
+        settings: &[Setting],
+    ) -> sqlx::Result<TenantTx> {
+        TenantTx::begin(&self.app, tenant, settings).await
     }
 
     /// Begins a transaction that sees leases and ids of all tenants.

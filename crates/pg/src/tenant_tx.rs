@@ -5,6 +5,9 @@ use sqlx::{AssertSqlSafe, Executor as _, PgConnection};
 
 use crate::keep::{Keep, Lent};
 
+/// A setting of the database's and its value, for one transaction: `("jit", "off")`.
+pub type Setting = (&'static str, &'static str);
+
 /// A transaction that sees one tenant's rows and no others.
 ///
 /// Every query of every service takes one of these, so a query without a tenant
@@ -23,11 +26,22 @@ impl TenantTx {
     /// # Errors
     ///
     /// If there is no connection to be had.
-    pub(crate) async fn begin(keep: &Keep, tenant: TenantId) -> sqlx::Result<Self> {
-        // One round trip for both. `local` ends the setting with the transaction: the
+    pub(crate) async fn begin(
+        keep: &Keep,
+        tenant: TenantId,
+        settings: &[Setting],
+    ) -> sqlx::Result<Self> {
+        // One round trip for all. `local` ends the settings with the transaction: the
         // connection goes back to the pool knowing nothing of this tenant. What is put into
-        // the text is a UUID's own hexadecimal form, so nothing can hide in it.
-        let begin = format!("BEGIN; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
+        // the text is a UUID's own hexadecimal form and what stands in the program, so nothing
+        // can hide in it.
+        let mut begin = format!("BEGIN; SET LOCAL holdfast.tenant_id = '{}'", tenant.as_uuid());
+        for (name, value) in settings {
+            begin.push_str("; SET LOCAL ");
+            begin.push_str(name);
+            begin.push_str(" = ");
+            begin.push_str(value);
+        }
         let mut lent = keep.lend().await?;
         lent.conn().execute(AssertSqlSafe(begin)).await?;
         Ok(Self { tenant, lent })

@@ -113,7 +113,7 @@ impl Finder {
             self.at_once(tenant, who, &ask, meaning).await?
         } else {
             let meaning = meaning.await;
-            let mut tx = self.pools.tenant(tenant).await?;
+            let mut tx = self.pools.tenant_with(tenant, search::EXACT).await?;
             let found = search::find(&mut tx, who, &ask, meaning.as_ref()).await?;
             tx.finish_reading();
             (meaning, found)
@@ -171,7 +171,7 @@ impl Finder {
         let by_meaning = async {
             let meaning = meaning.await;
             let meaning = known.get_or_init(|| meaning);
-            let mut tx = self.pools.tenant(tenant).await?;
+            let mut tx = self.pools.tenant_with(tenant, search::INDEX).await?;
             let near = match meaning {
                 Some(meaning) => search::near(&mut tx, who, ask, meaning).await?,
                 None => Vec::new(),

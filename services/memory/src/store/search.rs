@@ -10,7 +10,7 @@
 
 use std::collections::HashMap;
 
-use holdfast_pg::TenantTx;
+use holdfast_pg::{Setting, TenantTx};
 use holdfast_types::TenantId;
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, types::Json};
@@ -26,9 +26,14 @@ const BY_WORDS: i32 = 100;
 /// The most terms of a question that are looked for.
 const TERMS: usize = 24;
 
-/// How many nodes of its graph the index keeps at hand while it searches: what recall it has
-/// (docs/decisions/0033).
-const EF_SEARCH: &str = "350";
+/// What a transaction for [`find`] is set to. To plan the statement takes longer than to search a
+/// few hundred units, and no plan depends on what is asked: it is planned once for each connection.
+pub const EXACT: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
+
+/// What a transaction for [`near`] is set to: how many nodes of its graph the index keeps at hand
+/// while it searches, which is what recall it has (docs/decisions/0033), and that it goes on where
+/// too few of those that it found are seen.
+pub const INDEX: &[Setting] = &[("hnsw.ef_search", "350"), ("hnsw.iterative_scan", "strict_order")];
 
 /// What is asked for, of what is seen.
 #[derive(Debug, Clone)]
@@ -206,13 +211,7 @@ pub async fn near(
     ask: &Ask,
     meaning: &Meaning,
 ) -> sqlx::Result<Vec<Uuid>> {
-    const ITERATE: &str = "select set_config('hnsw.ef_search', $1, true),
-                                  set_config('hnsw.iterative_scan', 'strict_order', true)";
-
     let tenant = tx.tenant();
-    if meaning.own.is_some() {
-        sqlx::query(ITERATE).bind(EF_SEARCH).execute(tx.conn()).await?;
-    }
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v) {}",
         near_sql(ask, Some(meaning))
