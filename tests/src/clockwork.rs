@@ -266,7 +266,7 @@ impl Clockwork {
     ///
     /// # Errors
     ///
-    /// If nothing ends for as long as `patience`.
+    /// If what is due is not decided within `patience`, or nothing ends for as long.
     pub async fn finish(&self, patience: Duration) -> anyhow::Result<Account> {
         // In one statement, under the rows' locks (taken in the order that everybody does): what was
         // decided until then was due, and no more.

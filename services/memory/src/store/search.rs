@@ -27,7 +27,8 @@ const BY_WORDS: i32 = 100;
 const TERMS: usize = 24;
 
 /// What a transaction for [`find`] is set to. To plan the statement takes longer than to search a
-/// few hundred units, and no plan depends on what is asked: it is planned once for each connection.
+/// few hundred units, and the plan for all tenants is no slower with 15,000 (docs/decisions/0033): it is
+/// made once for each connection.
 pub const EXACT: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
 
 /// What a transaction for [`near`] is set to: how many nodes of its graph the index keeps at hand
