@@ -4,7 +4,7 @@ from agent import Mutant
 
 MEMORY = "services/memory/src/"
 # Where the function that searches by words is made as it is now.
-WORDS = "migrations/0051_memory_words.sql"
+WORDS = "migrations/0052_memory_filters.sql"
 
 MUTANTS = {
     # The search by words, which runs as the owner, asks for no tenant.
@@ -46,9 +46,32 @@ MUTANTS = {
                 "and u.agent_id = any (agents) and u.user_id = any (users) and u.kind = any (kinds)",
                 "and u.agent_id = any (agents) and u.kind = any (kinds)",
             ),
+            (WORDS, " || '\\x00' || convert_to(owner, 'UTF8')", ""),
         ],
         [
             ("memory", "it", "isolation::another_user_and_another_agent_find_what_is_everybodys_only"),
+        ],
+    ),
+    # A word counts whoever of an agent's users said it.
+    "memory-user-count": Mutant(
+        [
+            (WORDS, "'\\x00' || convert_to(owner, 'UTF8')", "'\\x00'"),
+        ],
+        [
+            ("memory", "it", "embedding::of_a_word_that_counts_which_they_see_who_asks"),
+        ],
+    ),
+    # What filters leave of a large tenant is looked for by the index, which misses it.
+    "memory-filtered": Mutant(
+        [
+            (
+                MEMORY + "find.rs",
+                "let is_much = view.seen.vectors > self.views.few();",
+                "let is_much = view.seen.vectors > i64::MAX - self.views.few();",
+            ),
+        ],
+        [
+            ("memory", "it", "embedding::what_filters_leave_of_much_is_found_as_if_all_were_looked_at"),
         ],
     ),
     # A group is told the memory file, if somebody says that it may be.

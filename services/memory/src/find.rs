@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    future::ready,
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -108,15 +109,21 @@ impl Finder {
             with_vectors: diversity > 0.0,
         };
         let limit = embedders::patience(wanted.within).saturating_sub(began.elapsed());
-        let meaning = self.meaning(&view, &question.meaning, limit);
-        let (meaning, found) = if self.views.own(&view).is_some() {
-            self.at_once(tenant, who, &ask, meaning).await?
-        } else {
-            let meaning = meaning.await;
-            let mut tx = self.pools.tenant_with(tenant, search::EXACT).await?;
-            let found = search::find(&mut tx, who, &ask, meaning.as_ref()).await?;
-            tx.finish_reading();
-            (meaning, found)
+        let own = self.views.own(&view, &ask.kinds);
+        let is_indexed = own.is_some();
+        let meaning = self.meaning(&view, own, &question.meaning, limit);
+        let whom = (tenant, who);
+        let is_much = view.seen.vectors > self.views.few();
+        let choosy = ask.narrow.as_ref().filter(|narrow| is_much && narrow.is_choosy());
+        let (meaning, found) = match choosy {
+            None => self.among_all(whom, &ask, is_indexed, meaning).await?,
+            Some(narrow) => {
+                let (units, meaning) = tokio::join!(self.left(whom, &ask, narrow), meaning);
+                match units? {
+                    Some(units) => self.among(whom, &ask, meaning, &units).await?,
+                    None => self.among_all(whom, &ask, is_indexed, ready(meaning)).await?,
+                }
+            }
         };
         let how = match &meaning {
             None => "",
@@ -132,15 +139,68 @@ impl Finder {
         Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
     }
 
+    /// The units that filters leave, if they are few.
+    async fn left(
+        &self,
+        (tenant, who): (TenantId, &Who),
+        ask: &Ask,
+        narrow: &Narrow,
+    ) -> sqlx::Result<Option<Vec<Uuid>>> {
+        let mut tx = self.pools.tenant(tenant).await?;
+        let few = self.views.few();
+        let units = search::within(&mut tx, who, ask, narrow, few + 1).await?;
+        tx.finish_reading();
+        Ok(Some(units).filter(|units| i64::try_from(units.len()).is_ok_and(|left| left <= few)))
+    }
+
+    /// Looks at each of these units.
+    async fn among(
+        &self,
+        (tenant, who): (TenantId, &Who),
+        ask: &Ask,
+        meaning: Option<Meaning>,
+        units: &[Uuid],
+    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        let meaning = meaning.map(|meaning| Meaning { own: None, ..meaning });
+        let mut tx = self.pools.tenant(tenant).await?;
+        let found = search::among(&mut tx, who, ask, meaning.as_ref(), units).await?;
+        tx.finish_reading();
+        Ok((meaning, found))
+    }
+
+    /// Looks at all that is seen, or asks the index.
+    async fn among_all(
+        &self,
+        (tenant, who): (TenantId, &Who),
+        ask: &Ask,
+        is_indexed: bool,
+        meaning: impl Future<Output = Option<Meaning>>,
+    ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
+        if is_indexed {
+            return self.at_once(tenant, who, ask, meaning).await;
+        }
+        let meaning = meaning.await;
+        let mut tx = self.pools.tenant_with(tenant, search::EXACT).await?;
+        let found = search::find(&mut tx, who, ask, meaning.as_ref()).await?;
+        tx.finish_reading();
+        Ok((meaning, found))
+    }
+
     /// What a question means, and where that is searched; `None` if there is nothing to compare it
     /// with, or nobody who says it within `limit`.
-    async fn meaning(&self, view: &View, text: &str, limit: Duration) -> Option<Meaning> {
+    async fn meaning(
+        &self,
+        view: &View,
+        own: Option<String>,
+        text: &str,
+        limit: Duration,
+    ) -> Option<Meaning> {
         let space = view.space.as_ref()?;
         // Where its model is not here, by the one that everything is being embedded anew by.
         let embedder = self.embedders.of(&space.model).unwrap_or(&self.embedders.now);
         let vector = embedders::question(embedder.as_ref(), text, limit).await?;
         let model = embedder.model().to_owned();
-        let own = if model == space.model { self.views.own(view) } else { None };
+        let own = own.filter(|_| model == space.model);
         Some(Meaning { model, vector, own })
     }
 

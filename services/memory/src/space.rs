@@ -39,6 +39,10 @@ const MOST: usize = 10_000;
 
 type Known = HashMap<(TenantId, Uuid, String), (Instant, Arc<View>)>;
 
+/// What part of what is still compared whole is few: each unit is looked up by its keys then, which
+/// takes as long as to compare several that lie together.
+const FEW: i64 = 8;
+
 /// How someone's things are searched.
 #[derive(Debug, Clone, Default)]
 pub struct View {
@@ -106,7 +110,7 @@ impl Views {
             None => {
                 let model = space.as_ref().map_or("", |space| space.model.as_str());
                 let most = COUNTED.max(self.exact_up_to + 1);
-                let seen = search::seen(&mut tx, who, (model, most)).await?;
+                let seen = search::seen(&mut tx, who, model, (most, self.exact_up_to)).await?;
                 let holders = (seen.vectors > self.exact_up_to).then(Arc::default);
                 View { space, seen, counted: Some(Instant::now()), holders }
             }
@@ -128,12 +132,18 @@ impl Views {
             && before.counted.is_some_and(|counted| counted.elapsed() < MUCH)
     }
 
-    /// The table to search by index; `None` is the exact scan.
-    pub fn own(&self, view: &View) -> Option<String> {
-        if view.seen.vectors <= self.exact_up_to {
+    /// The table to search for these kinds by index; `None` is the exact scan.
+    pub fn own(&self, view: &View, kinds: &[i16]) -> Option<String> {
+        if view.seen.vectors_of(kinds) <= self.exact_up_to {
             return None;
         }
         view.space.as_ref().and_then(|space| space.own.clone())
+    }
+
+    /// Of so many units that filters leave of more, each is looked at; among more than that an index
+    /// finds enough.
+    pub const fn few(&self) -> i64 {
+        self.exact_up_to / FEW
     }
 
     /// Something of a tenant's changed: it is read again.

@@ -3,8 +3,10 @@
 //! A `tsvector` is written as it prints (`'tea':1,4 'cup':2`), so that what counts as a term is
 //! decided in one place (`recall::terms`) for the index and the question alike.
 //!
-//! Beside its terms a unit has one that says whose it is: `@` and a hash of tenant and agent, which
-//! no word can be. With it the index reads the units of those who are searched, and no others.
+//! Beside its terms a unit has one that says whose it is, which no word can be: `@` and a hash of
+//! tenant, agent and user. With it the index reads the units of those who are searched, and no others.
+//! The database adds it (`memory.mark`). One of tenant and agent alone is written here, for processes
+//! of the former version, which look for that.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +49,7 @@ pub fn any_of(terms: &[String]) -> String {
     each_of(terms).join(" | ")
 }
 
-/// What says whose a unit is.
+/// What says whose agent's a unit is.
 pub fn mark(tenant: TenantId, agent: Uuid) -> String {
     let mut hash = Sha256::new();
     hash.update(tenant.as_uuid().as_bytes());

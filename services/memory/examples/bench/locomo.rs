@@ -50,7 +50,8 @@ pub async fn run(dir: &str) -> anyhow::Result<String> {
         model = embedded(&served.memory, tenant).await?.model;
         ingest += began.elapsed();
         for question in questions(conversation) {
-            let (answer, took) = ask(&served.memory, tenant, &who, &question.text, 20).await?;
+            let (answer, took) =
+                ask(&served.memory, tenant, &who, &question.text, 20, None).await?;
             times.add(took);
             let ids: Vec<String> = answer.hits.into_iter().map(|hit| hit.id).collect();
             found.entry(question.category).or_default().count(&question.evidence, &ids);

@@ -107,11 +107,13 @@ pub async fn ask(
     who: &pb::Who,
     query: &str,
     k: u32,
+    filter: Option<pb::Filter>,
 ) -> anyhow::Result<(pb::SearchResponse, Duration)> {
     let request = pb::SearchRequest {
         who: Some(who.clone()),
         query: query.to_owned(),
         k,
+        filter,
         ..pb::SearchRequest::default()
     };
     let began = Instant::now();

@@ -1,4 +1,5 @@
-//! Many small tenants and a large one: the same answers as by looking at everything, and how soon.
+//! Many small tenants and a large one: the same answers as by looking at everything, and how soon;
+//! with filters too, and where many share an agent.
 //!
 //! The texts are of made-up words that occur as words do: a few often and many seldom, and half of
 //! a text's are those of its topic, which many texts share. (Without topics all vectors would be
@@ -29,6 +30,16 @@ const OF_TOPIC: u64 = 120;
 /// How many questions each of the tenants is asked, and the large one.
 const ASKED: u64 = 4;
 const ASKED_LARGE: u64 = 300;
+/// The same with each of the filters.
+const ASKED_FILTERED: u64 = 100;
+/// How many turns a conversation of the large one has, each a minute after the one before it.
+const CONVERSATION: u64 = 500;
+const BEGAN: i64 = 1_700_000_000;
+/// How many memories the large one has beside.
+const MEMORIES: u64 = 300;
+/// How many share one agent, and how many units each of them has.
+const USERS: u64 = 100;
+const OF_USER: u64 = 300;
 
 /// A small generator: the same numbers everywhere.
 struct Numbers(u64);
@@ -102,18 +113,58 @@ struct Asked {
     how: BTreeSet<String>,
 }
 
-async fn ask_all(served: &Served, tenants: &[Tenant], questions: u64) -> anyhow::Result<Asked> {
+/// Which filter a question has.
+type Filter = fn(&Tenant, u64) -> Option<pb::Filter>;
+
+/// The filters that the large one is asked with.
+const FILTERS: [(&str, Filter); 6] = [
+    ("one conversation of a hundred", |tenant, n| {
+        let session = format!("s{}", (n * 37) % tenant.units.div_ceil(CONVERSATION));
+        Some(pb::Filter { session, ..pb::Filter::default() })
+    }),
+    ("a hundredth of the time", |tenant, n| Some(time(tenant, n, 100))),
+    ("a fifteenth of the time", |tenant, n| Some(time(tenant, n, 15))),
+    ("a third of the time", |tenant, n| Some(time(tenant, n, 3))),
+    ("memories", |_, _| {
+        Some(pb::Filter { kinds: vec![pb::Kind::Memory.into()], ..pb::Filter::default() })
+    }),
+    ("all but ten conversations", |_, n| {
+        let not_sessions = (n..n + 10).map(|n| format!("s{n}")).collect();
+        Some(pb::Filter { not_sessions, ..pb::Filter::default() })
+    }),
+];
+
+/// A part of the time in which the tenant's turns are.
+fn time(tenant: &Tenant, n: u64, part: u64) -> pb::Filter {
+    let long = tenant.units / part;
+    let from = (n * 7_919) % (tenant.units - long);
+    let (since, until) = (moment(from), moment(from + long));
+    pb::Filter { since, until, ..pb::Filter::default() }
+}
+
+fn moment(n: u64) -> Option<prost_types::Timestamp> {
+    Some(prost_types::Timestamp { seconds: BEGAN + i64::try_from(n).ok()? * 60, nanos: 0 })
+}
+
+async fn ask_all(
+    served: &Served,
+    tenants: &[Tenant],
+    questions: u64,
+    filter: Filter,
+) -> anyhow::Result<Asked> {
     let mut asked = Asked::default();
     for tenant in tenants {
         // What is known of a tenant is read with the first question, and the buffers fill.
         for n in 0..3 {
-            ask(&served.memory, tenant.id, &tenant.who, &tenant.question(questions + n), 10)
-                .await?;
+            let (question, filter) = (tenant.question(questions + n), filter(tenant, n));
+            ask(&served.memory, tenant.id, &tenant.who, &question, 10, filter).await?;
         }
         let mut answers = Answers::new();
         for n in 0..questions {
             let question = tenant.question(n);
-            let (found, took) = ask(&served.memory, tenant.id, &tenant.who, &question, 10).await?;
+            let filter = filter(tenant, n);
+            let (found, took) =
+                ask(&served.memory, tenant.id, &tenant.who, &question, 10, filter).await?;
             asked.times.add(took);
             asked.how.insert(found.how);
             answers.push(found.hits.into_iter().map(|hit| hit.id).collect());
@@ -149,10 +200,20 @@ pub async fn run(small: u64, each: u64, large: u64) -> anyhow::Result<String> {
     };
     let mut tenants: Vec<Tenant> = (0..small).map(|_| tenant(each)).collect();
     tenants.push(tenant(large));
+    let shared = tenant(OF_USER);
+    let user = |n| {
+        let who = pb::Who { user: format!("u{n}"), ..shared.who.clone() };
+        Tenant { id: shared.id, who, units: OF_USER + n }
+    };
+    let users: Vec<Tenant> = (0..USERS).map(user).collect();
     let began = Instant::now();
-    put(&served, &tenants).await?;
+    put(&served, tenants.iter().chain(&users)).await?;
+    let (few, many) = tenants.split_at(tenants.len() - 1);
+    for tenant in many {
+        remember(&served, tenant).await?;
+    }
     let mut searched = BTreeSet::new();
-    for tenant in &tenants {
+    for tenant in tenants.iter().chain(&users[..1]) {
         searched.insert(embedded(&served.memory, tenant.id).await?.search);
     }
     let ingest = began.elapsed();
@@ -162,11 +223,19 @@ pub async fn run(small: u64, each: u64, large: u64) -> anyhow::Result<String> {
     let mut out = String::new();
     writeln!(out, "{small} tenants of {each} units and one of {large}, searched {searched:?}")?;
     writeln!(out, "ingest {:.1} s", ingest.as_secs_f64())?;
-    let (few, many) = tenants.split_at(tenants.len() - 1);
-    for (name, tenants, questions) in [("small", few, ASKED), ("large", many, ASKED_LARGE)] {
-        say(&format!("asking the {name}"))?;
-        let mut asked = ask_all(&served, tenants, questions).await?;
-        let mut wanted = ask_all(&exact, tenants, questions).await?;
+    let all: Filter = |_, _| None;
+    let filtered = FILTERS.map(|(name, filter)| (name, many, ASKED_FILTERED, filter));
+    for (name, tenants, questions, filter) in [
+        ("small", few, ASKED, all),
+        ("users of one agent", &users, ASKED, all),
+        ("large", many, ASKED_LARGE, all),
+    ]
+    .into_iter()
+    .chain(filtered)
+    {
+        say(&format!("asking: {name}"))?;
+        let mut asked = ask_all(&served, tenants, questions, filter).await?;
+        let mut wanted = ask_all(&exact, tenants, questions, filter).await?;
         let (recall, worst) = recall(&asked.answers, &wanted.answers);
         writeln!(
             out,
@@ -180,21 +249,26 @@ pub async fn run(small: u64, each: u64, large: u64) -> anyhow::Result<String> {
 }
 
 /// Puts everything, and says how far it is.
-async fn put(served: &Served, tenants: &[Tenant]) -> anyhow::Result<()> {
-    let all: u64 = tenants.iter().map(|tenant| tenant.units).sum();
+async fn put<'a>(
+    served: &Served,
+    tenants: impl Iterator<Item = &'a Tenant> + Clone,
+) -> anyhow::Result<()> {
+    let all: u64 = tenants.clone().map(|tenant| tenant.units).sum();
     let (mut done, mut told) = (0, Instant::now());
     for tenant in tenants {
         let mut next = 0;
         while next < tenant.units {
-            let end = tenant.units.min(next + 512);
+            let end = tenant.units.min(next + CONVERSATION);
             let turns: Vec<pb::Turn> = (next..end)
                 .map(|n| pb::Turn {
                     r#ref: n.to_string(),
                     text: tenant.text(n),
+                    at: moment(n),
                     ..pb::Turn::default()
                 })
                 .collect();
-            add(&served.memory, tenant.id, &tenant.who, "s", &turns).await?;
+            let session = format!("s{}", next / CONVERSATION);
+            add(&served.memory, tenant.id, &tenant.who, &session, &turns).await?;
             done += end - next;
             next = end;
             if told.elapsed() > Duration::from_secs(5) {
@@ -202,6 +276,26 @@ async fn put(served: &Served, tenants: &[Tenant]) -> anyhow::Result<()> {
                 say(&format!("{done} of {all} units are put"))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Tells a tenant's agent some memories.
+async fn remember(served: &Served, tenant: &Tenant) -> anyhow::Result<()> {
+    for n in 0..MEMORIES {
+        let item = pb::NewItem {
+            kind: pb::Kind::Memory.into(),
+            r#type: "fact".to_owned(),
+            content: tenant.text(tenant.units + n),
+            provenance: mesh::from(),
+            ..pb::NewItem::default()
+        };
+        let request = pb::PutItemsRequest {
+            who: Some(tenant.who.clone()),
+            items: vec![item],
+            ..pb::PutItemsRequest::default()
+        };
+        served.memory.put_items(tenant.id, request).await?;
     }
     Ok(())
 }

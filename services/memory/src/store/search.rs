@@ -1,4 +1,4 @@
-//! The two searches and their union, in one statement or in four.
+//! The two searches and their union, in one statement or in four; and among what filters leave.
 //!
 //! By words: a function that reads the index as the owner (see the migration). By meaning: all the
 //! vectors that are seen, or the tenant's own table with its index. Each unit that either found
@@ -11,12 +11,11 @@
 use std::collections::HashMap;
 
 use holdfast_pg::{Setting, TenantTx};
-use holdfast_types::TenantId;
 use serde::Serialize;
 use sqlx::{AssertSqlSafe, types::Json};
 use uuid::Uuid;
 
-use crate::{given::Provenance, who::Who, words};
+use crate::{given::Provenance, unit::kind, who::Who, words};
 
 /// How many of each kind are looked at: 30 lose nothing against all (docs/decisions/0029). Those by
 /// words are put in their order only after, so there are more of them.
@@ -150,13 +149,13 @@ pub async fn find(
     let sql = format!(
         "with q as materialized (select $2::real[]::vector as v), near as ({near}), said as (
              select unit_id, held_by
-             from memory.words($10::text[]::tsquery[], $11::tsquery, $4, $5, $6, $7, $9, $12, $13)
+             from memory.words($10::text[]::tsquery[], $4, $5, $6, $7, $9, $11, $12)
          ), found as (
              select unit_id from near union select unit_id from said
          )
          {shown}",
         near = near_sql(ask, meaning),
-        shown = shown_sql(ask, "$14", "(select held_by from said limit 1)"),
+        shown = shown_sql(ask, "$13", "(select held_by from said limit 1)"),
     );
     let terms = ask.terms();
     sqlx::query_as(AssertSqlSafe(sql))
@@ -170,7 +169,6 @@ pub async fn find(
         .bind(BY_MEANING.max(ask.k()))
         .bind(ask.narrow.as_ref().map(Json))
         .bind(words::each_of(terms))
-        .bind(whose(tenant, who))
         .bind(BY_WORDS.max(ask.k()))
         .bind(&ask.held_by)
         .bind(terms)
@@ -182,12 +180,10 @@ pub async fn find(
 pub async fn said(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Said> {
     const SQL: &str = "
         select unit_id, held_by
-        from memory.words($1::text[]::tsquery[], $2::tsquery, $3, $4, $5, $6, $7, $8, $9)";
+        from memory.words($1::text[]::tsquery[], $2, $3, $4, $5, $6, $7, $8)";
 
-    let tenant = tx.tenant();
     let rows: Vec<(Uuid, Vec<i32>)> = sqlx::query_as(SQL)
         .bind(words::each_of(ask.terms()))
-        .bind(whose(tenant, who))
         .bind(who.agents())
         .bind(who.users())
         .bind(&ask.kinds)
@@ -255,6 +251,133 @@ pub async fn look_up(
         .await
 }
 
+/// The units that the rarer filters leave of what is seen, in no order; at most `most`.
+pub async fn within(
+    tx: &mut TenantTx,
+    who: &Who,
+    ask: &Ask,
+    narrow: &Narrow,
+    most: i64,
+) -> sqlx::Result<Vec<Uuid>> {
+    let sql = format!(
+        "select u.unit_id from memory.units u
+         where u.tenant_id = $1 and u.agent_id = any ($2) and u.user_id = any ($3)
+           and u.kind = any ($4) and (u.group_safe or not $5)
+           and (u.expires_at is null or u.expires_at > now())
+           and memory.is_within(u, $6) and {by} limit $7",
+        by = narrow.by()
+    );
+    sqlx::query_scalar(AssertSqlSafe(sql))
+        .bind(tx.tenant().as_uuid())
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(&ask.kinds)
+        .bind(who.group)
+        .bind(Json(narrow))
+        .bind(most)
+        .fetch_all(tx.conn())
+        .await
+}
+
+/// Finds what words or meaning say is near among these units, as [`find`] does among all.
+pub async fn among(
+    tx: &mut TenantTx,
+    who: &Who,
+    ask: &Ask,
+    meaning: Option<&Meaning>,
+    units: &[Uuid],
+) -> sqlx::Result<Vec<FoundUnit>> {
+    let sql = format!(
+        "with q as materialized (select $2::real[]::vector as v),
+         held as materialized (
+             select memory.held_by($4::text[]::tsquery[], $5, $6, $7) as by
+         ), given as materialized (
+             select unnest($8::uuid[]) as unit_id
+         ), near as (
+             select g.unit_id from given g
+             cross join lateral (
+                 select v.embedding from memory.vectors v
+                 where v.unit_id = g.unit_id and v.tenant_id = $1 and v.model = $3 offset 0
+             ) v
+             where $2::real[] is not null
+             order by v.embedding <#> (select q.v from q) limit $9
+         ), said as (
+             select g.unit_id from given g
+             cross join lateral (
+                 select u.words from memory.units u
+                 where u.unit_id = g.unit_id and u.tenant_id = $1 offset 0
+             ) u
+             where u.words @@ $10::tsquery
+             order by ts_rank(u.words, $10::tsquery, 1) desc, g.unit_id limit $11
+         ), found as (
+             select unit_id from near union select unit_id from said
+         )
+         {shown}",
+        shown = shown_sql(ask, "$12", "(select held.by from held)"),
+    );
+    let terms = ask.terms();
+    sqlx::query_as(AssertSqlSafe(sql))
+        .bind(tx.tenant().as_uuid())
+        .bind(meaning.map(|meaning| &meaning.vector))
+        .bind(meaning.map_or("", |meaning| &meaning.model))
+        .bind(words::each_of(terms))
+        .bind(who.agents())
+        .bind(who.users())
+        .bind(&ask.held_by)
+        .bind(units)
+        .bind(BY_MEANING.max(ask.k()))
+        .bind((!terms.is_empty()).then(|| words::any_of(terms)))
+        .bind(BY_WORDS.max(ask.k()))
+        .bind(terms)
+        .fetch_all(tx.conn())
+        .await
+}
+
+impl Narrow {
+    /// Whether it may leave little of much: to leave out some conversations does not.
+    pub fn is_choosy(&self) -> bool {
+        let Self { types, session, not_sessions: _, since, until, path_prefix, tags, scope } = self;
+        session.is_some()
+            || path_prefix.is_some()
+            || since.is_some()
+            || until.is_some()
+            || scope.is_some()
+            || !types.is_empty()
+            || !tags.is_empty()
+    }
+
+    /// By which index what it leaves is looked for, in the filters being `$6`: the one that reads
+    /// the least. It says again what `is_within` says, in words that the index knows.
+    fn by(&self) -> String {
+        if self.session.is_some() {
+            return "u.session <> '' and u.session = $6->>'session'".to_owned();
+        }
+        if self.path_prefix.is_some() {
+            return "u.path <> '' and u.path collate \"C\" >= $6->>'path_prefix'
+                    and u.path collate \"C\" < ($6->>'path_prefix') || chr(1114111)"
+                .to_owned();
+        }
+        if !self.tags.is_empty() {
+            return "u.tags <> '{}'".to_owned();
+        }
+        let mut by = "u.place >= 0".to_owned();
+        for (is_set, clause) in [
+            (self.since.is_some(), "u.at >= to_timestamp(($6->>'since')::float8)"),
+            (self.until.is_some(), "u.at < to_timestamp(($6->>'until')::float8)"),
+            (
+                !self.types.is_empty(),
+                "u.type = any (array(select jsonb_array_elements_text($6->'types')))",
+            ),
+        ] {
+            if is_set {
+                by.push_str(" and ");
+                by.push_str(clause);
+            }
+        }
+        by
+    }
+}
+
 impl Ask {
     fn terms(&self) -> &[String] {
         &self.terms[..self.terms.len().min(TERMS)]
@@ -263,13 +386,6 @@ impl Ask {
     fn k(&self) -> i32 {
         i32::try_from(self.k).unwrap_or(BY_MEANING)
     }
-}
-
-/// The marks of those whose units are seen.
-fn whose(tenant: TenantId, who: &Who) -> String {
-    let marks: Vec<String> =
-        who.agents().into_iter().map(|agent| words::mark(tenant, agent)).collect();
-    words::any_of(&marks)
 }
 
 /// What is meant, by the parameters `$1` to `$9` and `q`.
@@ -284,10 +400,15 @@ fn near_sql(ask: &Ask, meaning: Option<&Meaning>) -> String {
         Some(own) => (own.as_str(), "$3::text is not null", "halfvec"),
         None => ("vectors", "v.tenant_id = $1 and v.model = $3", "vector"),
     };
+    // Looked up by its keys, whatever is expected of the filters: as in `shown_sql`.
     let (join, within) = if ask.narrow.is_some() {
         (
-            "join memory.units u on u.unit_id = v.unit_id and u.tenant_id = $1",
-            "memory.is_within(u, $9)",
+            "join lateral (
+                 select from memory.units u
+                 where u.unit_id = v.unit_id and u.tenant_id = $1 and memory.is_within(u, $9)
+                 offset 0
+             ) u on true",
+            "true",
         )
     } else {
         ("", "$9::jsonb is null")
@@ -338,12 +459,30 @@ pub struct Seen {
     pub authors: Vec<String>,
     /// How many vectors there are, up to a bound.
     pub vectors: i64,
+    /// Where there are many: how many of each kind, up to the bound.
+    pub of_kind: Vec<(i16, i64)>,
     /// How many terms the tenant's units have with their context, on average.
     pub mean_length: f64,
 }
 
-/// Looks who wrote something, and how much there is.
-pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> sqlx::Result<Seen> {
+impl Seen {
+    /// How many vectors there are of these kinds, up to a bound.
+    pub fn vectors_of(&self, kinds: &[i16]) -> i64 {
+        if self.of_kind.is_empty() {
+            return self.vectors;
+        }
+        let of = self.of_kind.iter().filter(|(kind, _)| kinds.contains(kind));
+        of.map(|(_, vectors)| vectors).sum()
+    }
+}
+
+/// Looks who wrote something, and how much there is: of each kind where there is more than `much`.
+pub async fn seen(
+    tx: &mut TenantTx,
+    who: &Who,
+    model: &str,
+    (most, much): (i64, i64),
+) -> sqlx::Result<Seen> {
     const AUTHORS: &str = "
         select distinct name from memory.authors
         where tenant_id = $1 and agent_id = any ($2) and user_id = any ($3) limit 500";
@@ -352,6 +491,13 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> s
             select from memory.vectors
             where tenant_id = $1 and model = $4 and agent_id = any ($2) and user_id = any ($3)
             limit $5) counted";
+    const OF_KIND: &str = "
+        select k, (select count(*) from (
+            select from memory.vectors
+            where tenant_id = $1 and model = $4 and agent_id = any ($2) and user_id = any ($3)
+              and kind = k
+            limit $5) counted)
+        from unnest($6::smallint[]) as k";
     const MEAN: &str = "
         select coalesce(avg(length), 0)::float8 from (
             select length from memory.units where tenant_id = $1 and place >= 0 limit 300) sample";
@@ -363,7 +509,7 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> s
         .bind(who.users())
         .fetch_all(tx.conn())
         .await?;
-    let vectors = sqlx::query_scalar(COUNT)
+    let vectors: i64 = sqlx::query_scalar(COUNT)
         .bind(tenant)
         .bind(who.agents())
         .bind(who.users())
@@ -371,8 +517,21 @@ pub async fn seen(tx: &mut TenantTx, who: &Who, (model, most): (&str, i64)) -> s
         .bind(most)
         .fetch_one(tx.conn())
         .await?;
+    let of_kind = if vectors > much {
+        sqlx::query_as(OF_KIND)
+            .bind(tenant)
+            .bind(who.agents())
+            .bind(who.users())
+            .bind(model)
+            .bind(most)
+            .bind(kind::ALL)
+            .fetch_all(tx.conn())
+            .await?
+    } else {
+        Vec::new()
+    };
     let mean_length = sqlx::query_scalar(MEAN).bind(tenant).fetch_one(tx.conn()).await?;
-    Ok(Seen { authors, vectors, mean_length })
+    Ok(Seen { authors, vectors, of_kind, mean_length })
 }
 
 #[cfg(test)]

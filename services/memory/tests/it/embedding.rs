@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 
-use crate::world::{Person, World, from};
+use crate::world::{Person, World, fact, from};
 
 /// A vocabulary in which texts overlap and differ.
 fn text(n: u32) -> String {
@@ -119,6 +119,100 @@ async fn a_large_tenant_is_searched_by_its_index_and_a_small_one_beside_it_exact
     beside.embedded().await?;
     let found = beside.search("needle").await?;
     assert_eq!((found.how.as_str(), found.hits.len()), ("exact", 1));
+    Ok(())
+}
+
+/// The ids of the best hits, and how they were looked for.
+async fn best(person: &Person, filter: &pb::Filter) -> anyhow::Result<(Vec<String>, String)> {
+    let found = person.search_in(&text(7), filter.clone()).await?;
+    Ok((found.hits.into_iter().map(|hit| hit.id).collect(), found.how))
+}
+
+#[tokio::test]
+async fn what_filters_leave_of_much_is_found_as_if_all_were_looked_at() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut config = world.config.clone();
+    config.memory.index_above = 400;
+    let served = world.serve_with(config.clone()).await?;
+    let ann = served.somebody();
+    add(&ann, "s1", 600).await?;
+    add(&ann, "s2", 40).await?;
+    let at = |seconds| Some(prost_types::Timestamp { seconds, nanos: 0 });
+    let items = (0..30).map(|n| pb::NewItem {
+        at: at(1_500_000_000 + i64::from(n)),
+        tags: vec!["old".to_owned()],
+        r#type: if n < 20 { "fact" } else { "preference" }.to_owned(),
+        ..fact(&format!("{} {n}", text(1_000 + n)))
+    });
+    ann.put(items.collect()).await?;
+    ann.index("memory/notes.md", &text(7)).await?;
+    ann.embedded().await?;
+    config.memory.index_above = 100_000;
+    let exact = world.serve_with(config).await?;
+    let same = Person { memory: exact.memory.clone(), ..ann.clone() };
+    let memories = pb::Filter { kinds: vec![pb::Kind::Memory.into()], ..pb::Filter::default() };
+    let types = vec!["preference".to_owned()];
+
+    for (filter, hits, how) in [
+        (pb::Filter::default(), 10, "index"),
+        (pb::Filter { not_sessions: vec!["s2".into()], ..pb::Filter::default() }, 10, "index"),
+        // Forty are few, and so are some hundreds not.
+        (pb::Filter { session: "s2".into(), ..pb::Filter::default() }, 10, "exact"),
+        (pb::Filter { session: "s1".into(), ..pb::Filter::default() }, 10, "index"),
+        (pb::Filter { since: at(1_600_000_000), ..pb::Filter::default() }, 10, "index"),
+        (pb::Filter { until: at(1_500_000_005), ..pb::Filter::default() }, 5, "exact"),
+        (
+            pb::Filter { since: at(1_500_000_028), until: at(1_600_000_000), ..memories.clone() },
+            2,
+            "exact",
+        ),
+        (pb::Filter { types: types.clone(), ..pb::Filter::default() }, 10, "exact"),
+        (pb::Filter { types, ..memories.clone() }, 10, "exact"),
+        (pb::Filter { path_prefix: "memory/".into(), ..pb::Filter::default() }, 1, "exact"),
+        (pb::Filter { path_prefix: "memory%".into(), ..pb::Filter::default() }, 0, "exact"),
+        (
+            pb::Filter { tags: vec!["new".into(), "old".into()], ..pb::Filter::default() },
+            10,
+            "exact",
+        ),
+        (pb::Filter { tags: vec!["new".into()], ..pb::Filter::default() }, 0, "exact"),
+        (pb::Filter { scope: pb::Scope::Tenant.into(), ..pb::Filter::default() }, 0, "exact"),
+        // Of this kind there is little.
+        (memories, 10, "exact"),
+    ] {
+        let (found, by) = best(&ann, &filter).await?;
+        let (wanted, _) = best(&same, &filter).await?;
+
+        assert_eq!((by.as_str(), found.len()), (how, hits), "{filter:?}");
+        assert_eq!(found, wanted, "{filter:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_a_word_that_counts_which_they_see_who_asks() -> anyhow::Result<()> {
+    let (world, served) = World::start().await?;
+    let ann = served.somebody();
+    let bob = ann.as_user("bob");
+    ann.tell("tea in the morning").await?;
+    for place in ["garden", "kitchen", "office"] {
+        bob.tell(&format!("tea in the {place}")).await?;
+    }
+    let agent: holdfast_types::AgentId = ann.who.agent.parse()?;
+    let pools = world.pools()?;
+
+    for (users, held) in [(["", "ann"], 1), (["", "bob"], 3), (["ann", "bob"], 4), (["", "eve"], 0)]
+    {
+        let mut tx = pools.tenant(ann.tenant).await?;
+        let counts: Vec<i32> =
+            sqlx::query_scalar("select memory.held_by('{tea}', array[$1], $2, '{}')")
+                .bind(agent.as_uuid())
+                .bind(users)
+                .fetch_one(tx.conn())
+                .await?;
+
+        assert_eq!(counts, [held], "{users:?}");
+    }
     Ok(())
 }
 

@@ -196,6 +196,15 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
     let (ann, eve) = (served.somebody(), served.somebody());
     things(&ann).await?;
     let pools = world.pools()?;
+    // Whatever a unit says of whose it is.
+    let mut tx = pools.tenant(ann.tenant).await?;
+    sqlx::query(
+        "update memory.units set words = words || memory.mark($1, agent_id, user_id)::tsvector",
+    )
+    .bind(eve.tenant.as_uuid())
+    .execute(tx.conn())
+    .await?;
+    tx.commit().await?;
     let tables = ["spaces", "items", "documents", "versions", "units", "vectors", "authors"];
 
     for (tenant, sees) in [(ann.tenant, true), (eve.tenant, false)] {
@@ -206,17 +215,24 @@ async fn row_level_security_holds_where_a_query_forgets_the_tenant() -> anyhow::
                 sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(tx.conn()).await?;
             assert_eq!(rows > 0, sees, "{table}");
         }
-        // The function runs as the owner, and reads whose transaction it is.
-        let sql = "select count(*) from memory.words('{clock}'::tsquery[], '!zzz', array(select agent_id from
-                   (values ($1::uuid), ($2)) v (agent_id)), array['', 'ann'],
-                   array[1,2,3,4,5,6,7]::smallint[], false, null, 100)";
+        // The functions run as the owner, and read whose transaction it is.
         let agent: holdfast_types::AgentId = ann.who.agent.parse()?;
-        let rows: i64 = sqlx::query_scalar(sql)
-            .bind(uuid::Uuid::nil())
-            .bind(agent.as_uuid())
-            .fetch_one(tx.conn())
-            .await?;
-        assert_eq!(rows > 0, sees, "memory.words");
+        for words in [
+            "select count(*) from memory.words('{clock}', array[$1, $2], array['', 'ann'],
+             array[1,2,3,4,5,6,7]::smallint[], false, null, 100, '{}')",
+            "select sum(n) from unnest(
+             memory.held_by('{clock}', array[$1, $2], array['', 'ann'], '{}')) as n",
+            // What a process of the former version asks.
+            "select count(*) from memory.words('{clock}'::tsquery[], '!zzz', array[$1, $2],
+             array['', 'ann'], array[1,2,3,4,5,6,7]::smallint[], false, null, 100)",
+        ] {
+            let rows: i64 = sqlx::query_scalar(words)
+                .bind(uuid::Uuid::nil())
+                .bind(agent.as_uuid())
+                .fetch_one(tx.conn())
+                .await?;
+            assert_eq!(rows > 0, sees, "{words}");
+        }
     }
     Ok(())
 }
