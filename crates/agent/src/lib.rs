@@ -21,6 +21,7 @@
 //! | `context` | what goes into a prompt, in which order? |
 //! | `compact` | what is summarised when it is too long? |
 //! | `memory` | what of a conversation is worth remembering? |
+//! | `person` | whom is a conversation with? |
 //! | `recommend` | which skills are worth a look for a message? |
 //! | `route` | which agent answers, where a model says so? |
 
@@ -32,6 +33,7 @@ pub mod context;
 mod history;
 pub mod memory;
 mod outcome;
+pub mod person;
 pub mod policy;
 pub mod prompt;
 pub mod recommend;

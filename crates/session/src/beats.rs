@@ -119,29 +119,6 @@ impl Sessions {
         }))
     }
 
-    /// The time zone that was set for the conversation of this key, if one was.
-    ///
-    /// # Errors
-    ///
-    /// If the database does not answer.
-    pub async fn zone_of(
-        &self,
-        tenant: TenantId,
-        key: &SessionKey,
-    ) -> Result<Option<String>, Error> {
-        const SQL: &str = "
-            select settings->>'time_zone' from session.sessions where tenant_id = $1 and key = $2";
-
-        let mut tx = self.pools.tenant(tenant).await?;
-        let found: Option<Option<String>> = sqlx::query_scalar(SQL)
-            .bind(tenant.as_uuid())
-            .bind(key.as_str())
-            .fetch_optional(tx.conn())
-            .await?;
-        tx.finish_reading();
-        Ok(found.flatten())
-    }
-
     /// What is to become of the answer to a heartbeat, as it was asked; `None` if the message is none
     /// or is gone.
     ///

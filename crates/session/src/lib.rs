@@ -57,6 +57,7 @@ mod sweep;
 mod system_events;
 mod tails;
 mod view;
+mod zones;
 
 pub use approvals::{
     Approval, ApprovalFilter, Ask, NewApproval, Resolved, Rule, Settled, WaitingRun, Word,

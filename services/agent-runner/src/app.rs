@@ -48,6 +48,7 @@ use crate::{
     studio::Providers,
     subagents, summaries, upkeep,
     worker::{Toolbox, Worker},
+    zone::Zones,
 };
 
 /// The runner, ready to run.
@@ -244,6 +245,7 @@ impl App {
             id,
             config: config.runner,
             sessions,
+            zones: Zones::default(),
             agents: Agents::new(
                 directory.clone(),
                 workspaces.clone(),

@@ -9,12 +9,12 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use holdfast_agent::bootstrap::Audience;
+use holdfast_agent::{bootstrap::Audience, person::of_account};
 use holdfast_directory::{Connection, Directory};
 use holdfast_tools::{Allowed, Call, Connections, Opened};
 use holdfast_types::{ConnectionKind, Fault as _, Kind, SessionKind, UsedBy};
 
-use crate::{held::Held, person::of_account};
+use crate::held::Held;
 
 /// The connections of the tenants whose sessions are held here.
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use holdfast_agent::person::OWNER;
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, Fault as _, Kind, TenantId, TreePath};
 use holdfast_workspace::{LONG_TERM, Listed, NOTES, is_template};
@@ -20,7 +21,7 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, debug, info_span, warn};
 
-use crate::{memory::Memory, person::OWNER, trouble::Trouble, upkeep::jittered, worker::Worker};
+use crate::{memory::Memory, trouble::Trouble, upkeep::jittered, worker::Worker};
 
 /// Agents that are looked for at once.
 const BATCH: i64 = 16;

@@ -1,21 +1,10 @@
-//! Whose memory a conversation is about (decision 0035).
-//!
-//! | conversation | whose |
-//! |---|---|
-//! | the owner's own: main, heartbeat, their direct messages | `owner` |
-//! | somebody else's direct messages | `telegram:42`, as their session's key says; `webhook:shop:42`, each account's own, where the platform has no ids of its own |
-//! | a program's | `api:anna`; `anna/trip` and `anna/work` are both Anna's |
-//! | a group's, a topic's | `group:telegram:-100`: the group's own, told nowhere else |
-//! | a main session in which others write too, a subagent's, a job's | nobody's |
+//! Whose memory a conversation is about (decision 0035), and what may be done with it.
 //!
 //! It follows from the session's key and from who reads along, and never from what is written.
 
-use holdfast_agent::{bootstrap::Audience, policy::Who};
+use holdfast_agent::{bootstrap::Audience, person::person, policy::Who};
 use holdfast_proto::memory::v1 as pb;
 use holdfast_types::{AgentId, SessionKind};
-
-/// The owner, however they write.
-pub(crate) const OWNER: &str = "owner";
 
 /// Who may change the knowledge base for all (C-49).
 const MAINTAINER: &str = "kb_maintainer";
@@ -42,7 +31,7 @@ impl Person {
         };
         let has = |role: &str| who.roles.iter().any(|held| held == role);
         Self {
-            user: user(kind, key, audience),
+            user: person(kind, key, audience),
             is_group: matches!(kind, SessionKind::Group | SessionKind::Topic),
             is_maintainer: is_owner || has("admin") || has(MAINTAINER),
             is_guest: has("guest"),
@@ -61,94 +50,9 @@ impl Person {
     }
 }
 
-fn user(kind: SessionKind, key: &str, audience: Audience) -> Option<String> {
-    let parts: Vec<String> =
-        key.split(':').map(|part| part.replace("%3A", ":").replace("%25", "%")).collect();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    let is_owner = audience == Audience::Owner;
-    match (kind, parts.as_slice()) {
-        (SessionKind::Main | SessionKind::Heartbeat | SessionKind::Dm, _) if is_owner => {
-            Some(OWNER.to_owned())
-        }
-        (SessionKind::Dm, ["agent", _, "dm", of, peer]) => Some(format!("{of}:{peer}")),
-        (SessionKind::Dm, ["agent", _, "dm", of, account, peer]) => {
-            Some(of_account(of, account, peer))
-        }
-        (SessionKind::Api, ["agent", _, "api", name]) => {
-            let person = name.split_once('/').map_or(*name, |(person, _)| person);
-            // A program that names no user is told apart from nobody.
-            let is_somebody = !person.is_empty() && !person.starts_with("once-");
-            is_somebody.then(|| format!("api:{person}"))
-        }
-        (
-            SessionKind::Group | SessionKind::Topic,
-            ["agent", _, "group" | "topic", of, group, ..],
-        ) => Some(format!("group:{of}:{group}")),
-        _ => None,
-    }
-    // Longer than the memory service takes for a name: such a one cannot be told from others.
-    .filter(|user| user.len() <= 256)
-}
-
-/// The channels whose platform gives each person one id for all accounts.
-const PLATFORM_WIDE: [&str; 1] = ["telegram"];
-
-/// Somebody on one account of a channel: one account's 42 is not another's, but where the platform
-/// says so. An account with a colon stays as the key writes it, so that where it ends is never in
-/// doubt.
-pub(crate) fn of_account(channel: &str, account: &str, peer: &str) -> String {
-    if PLATFORM_WIDE.contains(&channel) {
-        return format!("{channel}:{peer}");
-    }
-    let account = account.replace('%', "%25").replace(':', "%3A");
-    format!("{channel}:{account}:{peer}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn memory_is_of_whoever_the_conversation_is_with() {
-        let (owner, others) = (Audience::Owner, Audience::Others);
-
-        for (kind, audience, key, expected) in [
-            (SessionKind::Main, owner, "agent:main:main", Some("owner")),
-            (SessionKind::Main, others, "agent:main:main", None),
-            (SessionKind::Heartbeat, owner, "agent:main:heartbeat", Some("owner")),
-            (SessionKind::Dm, owner, "agent:main:dm:telegram:7", Some("owner")),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:42", Some("telegram:42")),
-            (SessionKind::Dm, others, "agent:main:dm:telegram:bot:42", Some("telegram:42")),
-            (SessionKind::Dm, others, "agent:main:dm:webhook:shop:42", Some("webhook:shop:42")),
-            (SessionKind::Dm, others, "agent:main:dm:hook:shop%3Aa:1", Some("hook:shop%3Aa:1")),
-            (SessionKind::Dm, others, "agent:main:dm:hook:shop:a%3A1", Some("hook:shop:a:1")),
-            (SessionKind::Dm, others, "agent:main:dm:any:a%3Ab", Some("any:a:b")),
-            (SessionKind::Api, others, "agent:main:api:anna", Some("api:anna")),
-            (SessionKind::Api, others, "agent:main:api:anna/trip", Some("api:anna")),
-            (SessionKind::Api, others, "agent:main:api:/trip", None),
-            (SessionKind::Api, others, "agent:main:api:once-019a", None),
-            (SessionKind::Group, others, "agent:main:group:telegram:-1", Some("group:telegram:-1")),
-            (
-                SessionKind::Group,
-                others,
-                "agent:main:group:telegram:-1:user:42",
-                Some("group:telegram:-1"),
-            ),
-            (
-                SessionKind::Topic,
-                owner,
-                "agent:main:topic:telegram:-1:9",
-                Some("group:telegram:-1"),
-            ),
-            (SessionKind::Subagent, others, "agent:main:subagent:x", None),
-            (SessionKind::Cron, others, "agent:main:cron:a:b", None),
-            (SessionKind::Global, others, "global", None),
-        ] {
-            assert_eq!(user(kind, key, audience).as_deref(), expected, "{key}");
-        }
-        let long = format!("agent:main:api:{}", "x".repeat(300));
-        assert_eq!(user(SessionKind::Api, &long, others), None);
-    }
 
     #[test]
     fn a_maintainer_has_the_role_or_owns_the_agent() {

@@ -7,7 +7,7 @@ use holdfast_agent::{
     policy::{self, Decision, LocalTime, Place, Subject, Who},
 };
 use holdfast_tools::{NOT_YOURS, ToolError};
-use holdfast_types::{Author, Entry, ToolCall};
+use holdfast_types::{Author, DmScope, Entry, ToolCall};
 use jiff::{Timestamp, tz::TimeZone};
 use serde_json::Value;
 use tracing::{info, warn};
@@ -29,8 +29,13 @@ impl Turn<'_> {
 
     /// Who reads along.
     pub(crate) fn audience(&self, brief: &Brief) -> Audience {
+        self.audience_in(brief.dm_scope)
+    }
+
+    /// The same, where direct messages are led so.
+    pub(crate) fn audience_in(&self, scope: DmScope) -> Audience {
         let always = self.policy.who(speakers(self.journal.entries()));
-        policy::audience(self.kind, brief.dm_scope, &self.who(), &always)
+        policy::audience(self.kind, scope, &self.who(), &always)
     }
 
     /// Who speaks in this turn.

@@ -16,6 +16,7 @@ use holdfast_agent::{
     Came, Limits, Picture, Step, next, outcome_of, policy::Compiled, seen, sought,
 };
 use holdfast_bus::DeltaBody;
+use holdfast_schedule::Zone;
 use holdfast_session::{Appended, Completed, Loaded, Subagent, Waiting};
 use holdfast_types::{
     AgentId, Choice, Command, Entry, Note, RunId, SessionKey, SessionKind, SessionSettings, Target,
@@ -60,6 +61,8 @@ pub(crate) struct Turn<'w> {
     pub(crate) tools: Arc<Toolbox>,
     /// What was set for this conversation.
     pub(crate) settings: SessionSettings,
+    /// Where whoever it is with said that they are, as it was looked up at the last step.
+    pub(crate) zone: Option<Zone>,
     /// Which tools may be used, as it was looked up at the last step.
     pub(crate) policy: Arc<Compiled>,
     pub(crate) journal: Journal,
@@ -148,6 +151,7 @@ impl<'w> Turn<'w> {
             routed: None,
             tools: Arc::clone(&worker.tools),
             settings: loaded.settings,
+            zone: None,
             // Until it is looked up.
             policy: worker.tools.nothing(),
             journal,
@@ -213,6 +217,7 @@ impl<'w> Turn<'w> {
             }
             self.look_up_tools(brief, limits).await?;
             self.look_up_policy().await?;
+            self.look_at_clock(brief.dm_scope).await?;
             if !self.is_dispatched() {
                 self.begin_recall(brief);
             }

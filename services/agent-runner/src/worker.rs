@@ -16,7 +16,7 @@ use tracing::warn;
 
 use crate::{
     agents::Agents, config::Runner, extraction::Hints, held::Held, mcp::Mcp, memory::Memory,
-    policies::Policies, prompts::Prompts, studio::Providers, summaries::Queue,
+    policies::Policies, prompts::Prompts, studio::Providers, summaries::Queue, zone::Zones,
 };
 
 /// What every turn of this process shares.
@@ -25,6 +25,8 @@ pub(crate) struct Worker {
     pub(crate) id: RunnerId,
     pub(crate) config: Runner,
     pub(crate) sessions: Sessions,
+    /// Where people said that they are.
+    pub(crate) zones: Zones,
     pub(crate) directory: Directory,
     pub(crate) agents: Agents,
     pub(crate) workspaces: Workspaces,

@@ -1,19 +1,99 @@
 //! On whose clock a conversation goes: on that of whoever it is with, if they said where they are
 //! (`/timezone`), else on its agent's.
 //!
-//! It is read with the session's other settings, and costs no question of its own. What a policy
-//! says of hours, and the days of an agent's notes, stay on the agent's clock: no user moves those.
+//! A person says it once, and it is so in all the conversations that they have with the agent; of a
+//! conversation that is nobody's it is a setting. What was said elsewhere is looked up when a turn
+//! begins, and remembered for [`FRESH`]: so late at most another runner learns of it.
+//!
+//! What a policy says of hours, and the days of an agent's notes, stay on the agent's clock: no user
+//! moves those.
 
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use holdfast_agent::person::person;
 use holdfast_schedule::Zone;
-use holdfast_types::ZoneWish;
+use holdfast_session::Sessions;
+use holdfast_types::{AgentId, DmScope, SessionKind, TenantId, ZoneWish};
 use jiff::{Timestamp, tz::TimeZone};
 
 use crate::{agents::Brief, error::Error, turn::Turn};
 
+/// For how long what was looked up is believed.
+const FRESH: Duration = Duration::from_secs(20);
+
+/// The most people of whom it is remembered; beyond them all are looked up again.
+const MOST: usize = 20_000;
+
+/// A tenant's agent and somebody that it speaks with.
+type Whose = (TenantId, AgentId, String);
+
+/// Where people said that they are, as it was looked up last.
+#[derive(Debug, Default)]
+pub(crate) struct Zones {
+    known: Mutex<HashMap<Whose, (Instant, Option<Zone>)>>,
+}
+
+impl Zones {
+    async fn of(&self, sessions: &Sessions, whose: Whose) -> Result<Option<Zone>, Error> {
+        if let Some((read, zone)) = self.known().get(&whose)
+            && read.elapsed() < FRESH
+        {
+            return Ok(zone.clone());
+        }
+        let (tenant, agent, person) = &whose;
+        let said = sessions.persons_zone(*tenant, *agent, person).await?;
+        let zone = said.and_then(|name| name.parse().ok());
+        self.learn(whose, zone.clone());
+        Ok(zone)
+    }
+
+    fn learn(&self, whose: Whose, zone: Option<Zone>) {
+        let mut known = self.known();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        known.insert(whose, (Instant::now(), zone));
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Whose, (Instant, Option<Zone>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Turn<'_> {
-    /// The zone that was set for this conversation, if one was.
+    /// The zone of whoever this conversation is with, if they said where they are.
     pub(crate) fn own_zone(&self) -> Option<Zone> {
+        self.set_here().or_else(|| self.zone.clone())
+    }
+
+    /// The zone that was set for this conversation alone.
+    fn set_here(&self) -> Option<Zone> {
         self.settings.time_zone.as_deref()?.parse().ok()
+    }
+
+    /// Looks up where whoever this is with said that they are.
+    pub(crate) async fn look_at_clock(&mut self, scope: DmScope) -> Result<(), Error> {
+        self.zone = match self.whose(scope) {
+            Some(whose) if self.set_here().is_none() => {
+                self.worker.zones.of(&self.worker.sessions, whose).await?
+            }
+            Some(_) | None => None,
+        };
+        Ok(())
+    }
+
+    /// Whose the clock is: in a group it is the agent's, since of several people nobody says where
+    /// all of them are.
+    fn whose(&self, scope: DmScope) -> Option<Whose> {
+        if matches!(self.kind, SessionKind::Group | SessionKind::Topic) {
+            return None;
+        }
+        let who = person(self.kind, &self.key, self.audience_in(scope))?;
+        Some((self.hold.claim.tenant, self.agent, who))
     }
 
     /// What its clock shows, and what its zone is called.
@@ -28,29 +108,45 @@ impl Turn<'_> {
 
     /// Does what somebody wants of it, and says how it stands then.
     pub(crate) async fn set_zone(&mut self, wish: ZoneWish) -> Result<String, Error> {
+        // Whose conversation it is depends on who is an owner.
+        self.look_up_policy().await?;
+        let agent = self.agent().await?.settings;
+        self.look_at_clock(agent.dm_scope).await?;
         let zone = match wish {
-            ZoneWish::Show => return self.show_zone().await,
+            ZoneWish::Show => return Ok(self.shown_zone(&agent.time_zone)),
             ZoneWish::Default => None,
             ZoneWish::Use(name) => match name.parse::<Zone>() {
-                Ok(zone) => Some(zone.name().to_owned()),
+                Ok(zone) => Some(zone),
                 Err(error) => return Ok(format!("{error}.")),
             },
         };
-        self.settings.time_zone = zone;
-        self.worker.sessions.set_settings(&self.hold.claim, &self.settings).await?;
-        self.show_zone().await
+        let (sessions, claim) = (&self.worker.sessions, &self.hold.claim);
+        let name = zone.as_ref().map(Zone::name);
+        match self.whose(agent.dm_scope) {
+            Some(whose) => {
+                // What was set here before would hide it.
+                self.settings.time_zone = None;
+                let person = (whose.1, whose.2.as_str());
+                sessions.set_persons_zone(claim, &self.settings, person, name).await?;
+                self.zone.clone_from(&zone);
+                self.worker.zones.learn(whose, zone);
+            }
+            None => {
+                self.settings.time_zone = name.map(str::to_owned);
+                sessions.set_settings(claim, &self.settings).await?;
+            }
+        }
+        Ok(self.shown_zone(&agent.time_zone))
     }
 
-    async fn show_zone(&self) -> Result<String, Error> {
-        let (zone, whose) = match self.own_zone() {
-            Some(own) => (own, "set for this conversation"),
-            None => {
-                let named = self.agent().await?.settings.time_zone;
-                (named.parse().unwrap_or_default(), "the assistant's")
-            }
+    fn shown_zone(&self, agents: &str) -> String {
+        let (zone, whose) = match (self.set_here(), &self.zone) {
+            (Some(here), _) => (here, "set for this conversation"),
+            (None, Some(yours)) => (yours.clone(), "yours, in all our conversations"),
+            (None, None) => (agents.parse().unwrap_or_default(), "the assistant's"),
         };
         let now = shown(Timestamp::now(), zone.rules());
-        Ok(format!("Time zone: {} ({whose}). It is {now} there.", zone.name()))
+        format!("Time zone: {} ({whose}). It is {now} there.", zone.name())
     }
 }
 

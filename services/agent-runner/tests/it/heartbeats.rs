@@ -592,8 +592,7 @@ async fn hours_are_those_of_whoever_is_told_if_they_said_where_they_are() -> any
     let hours =
         |zone: HoursZone| Some(ActiveHours { start: hour(-2), end: hour(3), timezone: zone });
     world.send(world.owners("/timezone Asia/Tokyo")).await?;
-    let is_set =
-        "select count(*) from session.sessions where settings->>'time_zone' = 'Asia/Tokyo'";
+    let is_set = "select count(*) from session.zones where zone = 'Asia/Tokyo'";
     world.until("it is set", async || world.number(is_set).await.is_ok_and(|n| n == 1)).await?;
 
     world.set(|heart| heart.active_hours = hours(HoursZone::User)).await?;

@@ -392,13 +392,89 @@ async fn times_are_on_the_clock_of_whoever_says_where_they_are_and_of_nobody_els
 
     assert!(none.starts_with("`Mars/Olympus` is not a time zone"), "{none}");
     assert!(unset.starts_with("Time zone: UTC (the assistant's). It is "), "{unset}");
-    assert!(set.starts_with("Time zone: Asia/Shanghai (set for this conversation)"), "{set}");
+    assert!(set.starts_with("Time zone: Asia/Shanghai (yours, in all our conversations)"), "{set}");
     assert_eq!((own, other), ((true, false), (false, true)));
     let mut slots: Vec<_> = world.all_jobs().await?.into_iter().map(|job| job.next_slot).collect();
     slots.sort_unstable();
     let at = |time: &str| Some(format!("{day}T{time}:00Z").parse::<Timestamp>().unwrap());
     assert_eq!(slots, [at("01:30"), at("09:30")]);
     assert_eq!((kept, back), (set, unset));
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_somebody_is_they_say_once_for_all_their_conversations() -> anyhow::Result<()> {
+    let world = World::start().await?;
+    let policy = json!({ "owners": ["telegram:7"] });
+    world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;
+    let _runner = world.runner().await?;
+    let in_group = NewMessage {
+        key: format!("agent:{}:group:telegram:-100", world.agent.name).parse()?,
+        ..world.direct("7", "hello")
+    };
+    let bot = |chat: &str, text: &str| NewMessage {
+        key: format!("agent:{}:dm:telegram:bot:{chat}", world.agent.name).parse().unwrap(),
+        ..world.direct(chat, text)
+    };
+    let say = async |message: NewMessage| world.text(&world.send(message).await?).await;
+    let asks = async |message: NewMessage| -> anyhow::Result<String> {
+        let text = say(message).await?;
+        let zone = text.strip_prefix("Time zone: ").and_then(|rest| rest.split_once("). "));
+        Ok(zone.map_or(text.clone(), |(zone, _)| zone.to_owned()))
+    };
+    let what = "/timezone";
+
+    say(world.direct("7", "/timezone Asia/Tokyo")).await?;
+    say(world.message("anna/trip", "/timezone Europe/Oslo")).await?;
+    say(world.direct("42", "/timezone America/Lima")).await?;
+    let said = [
+        asks(world.owners(what)).await?,
+        asks(bot("7", what)).await?,
+        asks(world.message("anna/work", what)).await?,
+        asks(world.message("bo", what)).await?,
+        asks(bot("42", what)).await?,
+    ];
+    let mut shown = Vec::new();
+    for message in [world.owners("hello"), in_group] {
+        say(message).await?;
+        let system = world.model.requests().pop().unwrap().messages()[0].to_string();
+        shown.push((system.contains("(Asia/Tokyo)"), system.contains("(UTC)")));
+    }
+    say(world.owners("/timezone default")).await?;
+    let back = asks(world.direct("7", what)).await?;
+
+    let yours = |zone: &str| format!("{zone} (yours, in all our conversations");
+    let agents = "UTC (the assistant's";
+    assert_eq!(
+        said,
+        [
+            yours("Asia/Tokyo").as_str(),
+            &yours("Asia/Tokyo"),
+            &yours("Europe/Oslo"),
+            agents,
+            &yours("America/Lima")
+        ]
+    );
+    // A group is on the agent's clock, whoever speaks.
+    assert_eq!(shown, [(true, false), (false, true)]);
+    assert_eq!(back, agents);
+    Ok(())
+}
+
+#[tokio::test]
+async fn where_all_write_into_the_main_conversation_a_zone_is_that_conversations()
+-> anyhow::Result<()> {
+    let world = World::start().await?;
+    world.change_agent(|agent| agent.settings.dm_scope = DmScope::Main).await?;
+    let _runner = world.runner().await?;
+    let key = SessionKey::main(&world.agent.name);
+    let main = |text: &str| NewMessage { key: key.clone(), ..world.direct("42", text) };
+
+    let said = world.text(&world.send(main("/timezone Asia/Tokyo")).await?).await?;
+    let zones = world.number("select count(*) from session.zones").await?;
+
+    assert!(said.starts_with("Time zone: Asia/Tokyo (set for this conversation)"), "{said}");
+    assert_eq!(zones, 0);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! `Heartbeats`: agents that look by themselves whether anything needs doing.
 
-use holdfast_agent::policy;
+use holdfast_agent::{person::OWNER, policy};
 use holdfast_directory::{Agent, NewAgent};
 use holdfast_grpc::Scope;
 use holdfast_jobs::{HeartbeatLine, JobState, Mode, Ran};
@@ -80,7 +80,8 @@ impl Heartbeats {
         let place = place.filter(|_| is_main || config.target == HeartbeatTarget::Last);
         let main = SessionKey::main(&agent.name);
         let told = place.as_ref().map_or(&main, |place| &place.key);
-        let user = sessions.zone_of(tenant, told).await?.and_then(|name| name.parse().ok());
+        let user = sessions.zone_of(tenant, told, agent.id, Some(OWNER)).await?;
+        let user = user.and_then(|name| name.parse().ok());
         let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();
         let zones = Zones { user, local };
         let content = file.as_ref().map(|file| String::from_utf8_lossy(&file.content));

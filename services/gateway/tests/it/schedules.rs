@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_directory::Actor;
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddReminderRequest, BackfillJobRequest, CancelReminderRequest,
     GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest, ListNextTimesRequest,
@@ -212,9 +213,10 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     let anna = &world.anna;
     let key: SessionKey = "agent:main:api:u".parse()?;
     let time_zone = Some("Asia/Tokyo".to_owned());
+    let agent = world.directory.default_agent(anna.id).await?.id;
     let message = NewMessage {
         key,
-        agent: world.directory.default_agent(anna.id).await?.id,
+        agent,
         label: None,
         source: Source::Internal("test".into()),
         idem_key: "u".into(),
@@ -246,5 +248,25 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     assert_eq!(minutes("api:u", "").await?, 30);
     assert_eq!(minutes("api:u", "UTC").await?, 570);
     assert_eq!(minutes("api:other", "").await?, 570);
+    // What they said in one conversation is so in the others, and the owner is so by any name.
+    let mut tx = world.pools.tenant(anna.id).await?;
+    for person in ["api:v", "owner"] {
+        sqlx::query(
+            "insert into session.zones (tenant_id, agent_id, person, zone)
+             values ($1, $2, $3, 'Asia/Tokyo')",
+        )
+        .bind(anna.id.as_uuid())
+        .bind(agent.as_uuid())
+        .bind(person)
+        .execute(tx.conn())
+        .await?;
+    }
+    tx.commit().await?;
+    let policy = serde_json::json!({ "owners": ["telegram:7"] });
+    world.directory.put_policy(anna.id, Actor::Operator, None, None, &policy).await?;
+    assert_eq!(minutes("api:v/work", "").await?, 30);
+    assert_eq!(minutes("owner", "").await?, 30);
+    assert_eq!(minutes("telegram:7", "").await?, 30);
+    assert_eq!(minutes("telegram:42", "").await?, 570);
     Ok(())
 }

@@ -36,6 +36,7 @@ pub struct World {
     pub client: Client,
     pub directory: Directory,
     pub sessions: Sessions,
+    pub pools: Pools,
     pub runner: Runner,
     pub stop: CancellationToken,
     pub served: Option<JoinHandle<anyhow::Result<()>>>,
@@ -129,7 +130,7 @@ impl World {
         let pools = Pools::lazy(&config.database, "test")?;
         let seal = Seal::new(&KEK.into())?;
         let directory = Directory::new(pools.clone(), seal, PEPPER.into());
-        let sessions = Sessions::new(pools);
+        let sessions = Sessions::new(pools.clone());
         let anna = tenant(&directory, "anna").await?;
         let ben = tenant(&directory, "ben").await?;
         let runner = Runner::start(sessions.clone(), Bus::connect(&of_runner, "test").await?);
@@ -143,6 +144,7 @@ impl World {
             client: Client::builder().no_proxy().build()?,
             directory,
             sessions,
+            pools,
             runner,
             stop,
             served,

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use holdfast_agent::person::OWNER;
 use holdfast_jobs::{Firing, Job, JobState, NewHeartbeatLine, Outcome};
 use holdfast_schedule::{
     Zone,
@@ -71,7 +72,9 @@ async fn look(ctx: &Ctx, firing: &Firing, job: &Job) -> anyhow::Result<Fate> {
     let file = ctx.beats.file(tenant, job.agent).await?;
     // Where whoever is told of it is, if its hours are theirs and they said so.
     let user = match config.active_hours.as_ref().map(|hours| &hours.timezone) {
-        Some(HoursZone::User) => ctx.sessions.zone_of(tenant, &told).await?,
+        Some(HoursZone::User) => {
+            ctx.sessions.zone_of(tenant, &told, job.agent, Some(OWNER)).await?
+        }
         Some(HoursZone::Local | HoursZone::Named(_)) | None => None,
     };
     let local: Zone = agent.settings.time_zone.parse().unwrap_or_default();

@@ -2,6 +2,12 @@
 
 use std::time::Duration;
 
+use holdfast_agent::{
+    bootstrap::Audience,
+    person::{self, OWNER},
+    policy,
+};
+use holdfast_directory::Agent;
 use holdfast_grpc::Scope;
 use holdfast_jobs::{Remind, Reminding};
 use holdfast_proto::gateway::v1::{
@@ -14,7 +20,8 @@ use holdfast_schedule::{
 };
 use holdfast_session::NewMessage;
 use holdfast_types::{
-    AgentId, AgentName, Body, QueueMode, SCHEDULE, SessionKey, SessionKind, Source, TenantId,
+    AgentId, AgentName, Author, Body, QueueMode, SCHEDULE, SessionKey, SessionKind, Source,
+    TenantId,
 };
 use tonic::{Request, Response, Status};
 
@@ -24,9 +31,6 @@ use crate::{
     auth::require,
     control::{refuse, some, timestamp},
 };
-
-/// Whose reminders those are that the agent's owner has in its main conversation.
-const OWNER: &str = "owner";
 
 /// The name of the event by which an agent is told something at once.
 const WAKE: &str = "wake";
@@ -80,10 +84,15 @@ impl Schedules {
         };
         let zone = match some(time_zone) {
             Some(zone) => zone,
-            // Where they said that they are, in the conversation in which it is said.
+            // Where they said that they are.
             None => {
-                let own = self.state.sessions.zone_of(caller.tenant, &session).await;
-                own.map_err(Error::from)?.unwrap_or(agent.settings.time_zone)
+                let person = self.person(caller.tenant, &agent, &user).await?;
+                let sessions = &self.state.sessions;
+                let own = sessions
+                    .zone_of(caller.tenant, &session, agent.id, person.as_deref())
+                    .await
+                    .map_err(Error::from)?;
+                own.unwrap_or(agent.settings.time_zone)
             }
         };
         let zone: Zone = zone.parse().map_err(wrong)?;
@@ -116,6 +125,24 @@ impl Schedules {
         };
         let text = locale.added(item, &zone);
         Ok(Response::new(AddReminderResponse { reminder: Some(reminder_of(set)), text }))
+    }
+
+    /// The person whom a user is to an agent: its owner, by whichever id they are named.
+    async fn person(
+        &self,
+        tenant: TenantId,
+        agent: &Agent,
+        user: &str,
+    ) -> Result<Option<String>, Error> {
+        let key = conversation(&agent.name, user)?;
+        let says = self.state.directory.policies(tenant, agent.id).await?;
+        let speaker = Author { id: user.to_owned(), roles: Vec::new() };
+        // A policy that cannot be read names nobody.
+        let is_owner = user == OWNER
+            || policy::are_owners(&says.tenant.document, &says.agent.document, [&speaker])
+                .unwrap_or(false);
+        let audience = if is_owner { Audience::Owner } else { Audience::Others };
+        Ok(person::person(key.kind(), key.as_str(), audience))
     }
 
     pub(super) async fn forget(
