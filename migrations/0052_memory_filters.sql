@@ -93,7 +93,8 @@ end $$;
 -- The units that hold the words of a question, and how many hold each of them.
 --
 -- The rarest is always looked for, others as long as they add up to 1,500 units and none is held by
--- more than 1,000: what many hold tells little of any. The order is by `ts_rank`, which knows no
+-- more than 1,000: what many hold tells little of any. Where filters leave a part of them they may
+-- add up to 4,500, since few of them are put in their places then. The order is by `ts_rank`, which knows no
 -- rarity; the caller makes a better one of what comes back. As in 0051, but by the marks above; the
 -- former one stays for processes of the former version.
 create function memory.words(
@@ -111,12 +112,13 @@ declare
     one tsquery;
     ask tsquery;
     total integer := 0;
+    together integer := case when narrow - 'not_sessions' <> '{}' then 4500 else 1500 end;
     count integer;
 begin
     for one, count in
         select a.q, a.n from unnest(asked, counts) as a (q, n) where a.n > 0 order by a.n
     loop
-        exit when ask is not null and (count > 1000 or total + count > 1500);
+        exit when ask is not null and (count > 1000 or total + count > together);
         ask := case when ask is null then one else ask || one end;
         total := total + count;
     end loop;

@@ -1147,8 +1147,8 @@ MUTANTS = {
         [
             (
                 RUNNER + "zone.rs",
-                "self.settings.time_zone.as_deref()?.parse().ok()",
-                "self.settings.time_zone.as_deref().filter(|zone| zone.is_empty())?.parse().ok()",
+                "self.set_here().or_else(|| self.zone.clone())",
+                "self.set_here().or_else(|| self.zone.clone().filter(|zone| zone.name().is_empty()))",
             ),
         ],
         [

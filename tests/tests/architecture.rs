@@ -5,6 +5,7 @@
 
 mod architecture {
     pub mod arrows;
+    pub mod features;
     pub mod logs;
     pub mod sources;
 }

@@ -117,13 +117,7 @@ impl Finder {
         let choosy = ask.narrow.as_ref().filter(|narrow| is_much && narrow.is_choosy());
         let (meaning, found) = match choosy {
             None => self.among_all(whom, &ask, is_indexed, meaning).await?,
-            Some(narrow) => {
-                let (units, meaning) = tokio::join!(self.left(whom, &ask, narrow), meaning);
-                match units? {
-                    Some(units) => self.among(whom, &ask, meaning, &units).await?,
-                    None => self.among_all(whom, &ask, is_indexed, ready(meaning)).await?,
-                }
-            }
+            Some(narrow) => self.among_left(whom, &ask, narrow, is_indexed, meaning).await?,
         };
         let how = match &meaning {
             None => "",
@@ -139,33 +133,41 @@ impl Finder {
         Ok(Answer { hits: order(found, &question, all, wanted, diversity), model, how })
     }
 
-    /// The units that filters leave, if they are few.
-    async fn left(
+    /// Looks at each of the units that filters leave, if they are few. How many hold the question's
+    /// words is counted meanwhile on another connection: of all, so that a word weighs the same.
+    async fn among_left(
         &self,
-        (tenant, who): (TenantId, &Who),
+        whom: (TenantId, &Who),
         ask: &Ask,
         narrow: &Narrow,
-    ) -> sqlx::Result<Option<Vec<Uuid>>> {
-        let mut tx = self.pools.tenant(tenant).await?;
-        let few = self.views.few();
-        let units = search::within(&mut tx, who, ask, narrow, few + 1).await?;
-        tx.finish_reading();
-        Ok(Some(units).filter(|units| i64::try_from(units.len()).is_ok_and(|left| left <= few)))
-    }
-
-    /// Looks at each of these units.
-    async fn among(
-        &self,
-        (tenant, who): (TenantId, &Who),
-        ask: &Ask,
-        meaning: Option<Meaning>,
-        units: &[Uuid],
+        is_indexed: bool,
+        meaning: impl Future<Output = Option<Meaning>>,
     ) -> sqlx::Result<(Option<Meaning>, Vec<FoundUnit>)> {
-        let meaning = meaning.map(|meaning| Meaning { own: None, ..meaning });
-        let mut tx = self.pools.tenant(tenant).await?;
-        let found = search::among(&mut tx, who, ask, meaning.as_ref(), units).await?;
-        tx.finish_reading();
-        Ok((meaning, found))
+        let (tenant, who) = whom;
+        let few = self.views.few();
+        let counted = async {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let held_by = search::held_by(&mut tx, who, ask).await?;
+            tx.finish_reading();
+            Ok::<_, sqlx::Error>(held_by)
+        };
+        let left = async {
+            let mut tx = self.pools.tenant(tenant).await?;
+            let left = search::left(&mut tx, who, ask, narrow, few + 1).await?;
+            tx.finish_reading();
+            Ok::<_, sqlx::Error>(left)
+        };
+        let (held_by, left, meaning) = tokio::join!(counted, left, meaning);
+        let (held_by, left) = (held_by?, left?);
+        if i64::try_from(left.len()).is_ok_and(|count| count <= few) {
+            let meaning = meaning.map(|meaning| Meaning { own: None, ..meaning });
+            let mut tx = self.pools.tenant(tenant).await?;
+            let found = search::among(&mut tx, ask, meaning.as_ref(), left, held_by).await?;
+            tx.finish_reading();
+            return Ok((meaning, found));
+        }
+        let ask = Ask { held_by: held_by.into_iter().map(Some).collect(), ..ask.clone() };
+        self.among_all(whom, &ask, is_indexed, ready(meaning)).await
     }
 
     /// Looks at all that is seen, or asks the index.

@@ -39,9 +39,10 @@ const MOST: usize = 10_000;
 
 type Known = HashMap<(TenantId, Uuid, String), (Instant, Arc<View>)>;
 
-/// What part of what is still compared whole is few: each unit is looked up by its keys then, which
-/// takes as long as to compare several that lie together.
+/// What part of what is still compared whole is few, and how many are at the most: each unit is looked
+/// up by its keys then, which takes as long as to compare several that lie together.
 const FEW: i64 = 8;
+const MOST_FEW: i64 = 2_500;
 
 /// How someone's things are searched.
 #[derive(Debug, Clone, Default)]
@@ -142,8 +143,8 @@ impl Views {
 
     /// Of so many units that filters leave of more, each is looked at; among more than that an index
     /// finds enough.
-    pub const fn few(&self) -> i64 {
-        self.exact_up_to / FEW
+    pub fn few(&self) -> i64 {
+        (self.exact_up_to / FEW).min(MOST_FEW)
     }
 
     /// Something of a tenant's changed: it is read again.

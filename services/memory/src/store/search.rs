@@ -8,7 +8,10 @@
 //! that, and they are asked for at once on two connections; what words found is looked up while what
 //! is near is still searched.
 
-use std::collections::HashMap;
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap},
+};
 
 use holdfast_pg::{Setting, TenantTx};
 use serde::Serialize;
@@ -32,8 +35,9 @@ pub const EXACT: &[Setting] = &[("plan_cache_mode", "force_generic_plan")];
 
 /// What a transaction for [`near`] is set to: how many nodes of its graph the index keeps at hand
 /// while it searches, which is what recall it has (docs/decisions/0033), and that it goes on where
-/// too few of those that it found are seen.
-pub const INDEX: &[Setting] = &[("hnsw.ef_search", "350"), ("hnsw.iterative_scan", "strict_order")];
+/// too few of those that it found are seen. What is near is put in order after, by the whole vectors.
+pub const INDEX: &[Setting] =
+    &[("hnsw.ef_search", "350"), ("hnsw.iterative_scan", "relaxed_order")];
 
 /// What is asked for, of what is seen.
 #[derive(Debug, Clone)]
@@ -251,23 +255,34 @@ pub async fn look_up(
         .await
 }
 
+/// A unit that filters leave.
+#[derive(Debug, Clone, sqlx::FromRow)]
+pub struct Left {
+    unit_id: Uuid,
+    /// How well the question's words fit it, if it holds any.
+    fits: Option<f32>,
+}
+
 /// The units that the rarer filters leave of what is seen, in no order; at most `most`.
-pub async fn within(
+pub async fn left(
     tx: &mut TenantTx,
     who: &Who,
     ask: &Ask,
     narrow: &Narrow,
     most: i64,
-) -> sqlx::Result<Vec<Uuid>> {
+) -> sqlx::Result<Vec<Left>> {
     let sql = format!(
-        "select u.unit_id from memory.units u
+        "select u.unit_id, case when u.words @@ $8::tsquery
+                then ts_rank(u.words, $8::tsquery, 1) end as fits
+         from memory.units u
          where u.tenant_id = $1 and u.agent_id = any ($2) and u.user_id = any ($3)
            and u.kind = any ($4) and (u.group_safe or not $5)
            and (u.expires_at is null or u.expires_at > now())
            and memory.is_within(u, $6) and {by} limit $7",
         by = narrow.by()
     );
-    sqlx::query_scalar(AssertSqlSafe(sql))
+    let terms = ask.terms();
+    sqlx::query_as(AssertSqlSafe(sql))
         .bind(tx.tenant().as_uuid())
         .bind(who.agents())
         .bind(who.users())
@@ -275,62 +290,58 @@ pub async fn within(
         .bind(who.group)
         .bind(Json(narrow))
         .bind(most)
+        .bind((!terms.is_empty()).then(|| words::any_of(terms)))
         .fetch_all(tx.conn())
         .await
 }
 
-/// Finds what words or meaning say is near among these units, as [`find`] does among all.
-pub async fn among(
-    tx: &mut TenantTx,
-    who: &Who,
-    ask: &Ask,
-    meaning: Option<&Meaning>,
-    units: &[Uuid],
-) -> sqlx::Result<Vec<FoundUnit>> {
-    let sql = format!(
-        "with q as materialized (select $2::real[]::vector as v),
-         held as materialized (
-             select memory.held_by($4::text[]::tsquery[], $5, $6, $7) as by
-         ), given as materialized (
-             select unnest($8::uuid[]) as unit_id
-         ), near as (
-             select g.unit_id from given g
-             cross join lateral (
-                 select v.embedding from memory.vectors v
-                 where v.unit_id = g.unit_id and v.tenant_id = $1 and v.model = $3 offset 0
-             ) v
-             where $2::real[] is not null
-             order by v.embedding <#> (select q.v from q) limit $9
-         ), said as (
-             select g.unit_id from given g
-             cross join lateral (
-                 select u.words from memory.units u
-                 where u.unit_id = g.unit_id and u.tenant_id = $1 offset 0
-             ) u
-             where u.words @@ $10::tsquery
-             order by ts_rank(u.words, $10::tsquery, 1) desc, g.unit_id limit $11
-         ), found as (
-             select unit_id from near union select unit_id from said
-         )
-         {shown}",
-        shown = shown_sql(ask, "$12", "(select held.by from held)"),
-    );
-    let terms = ask.terms();
-    sqlx::query_as(AssertSqlSafe(sql))
-        .bind(tx.tenant().as_uuid())
-        .bind(meaning.map(|meaning| &meaning.vector))
-        .bind(meaning.map_or("", |meaning| &meaning.model))
-        .bind(words::each_of(terms))
+/// How many of the units that are seen hold each of the question's terms.
+pub async fn held_by(tx: &mut TenantTx, who: &Who, ask: &Ask) -> sqlx::Result<Vec<i32>> {
+    const SQL: &str = "select memory.held_by($1::text[]::tsquery[], $2, $3, $4)";
+
+    sqlx::query_scalar(SQL)
+        .bind(words::each_of(ask.terms()))
         .bind(who.agents())
         .bind(who.users())
         .bind(&ask.held_by)
-        .bind(units)
-        .bind(BY_MEANING.max(ask.k()))
-        .bind((!terms.is_empty()).then(|| words::any_of(terms)))
-        .bind(BY_WORDS.max(ask.k()))
-        .bind(terms)
-        .fetch_all(tx.conn())
+        .fetch_one(tx.conn())
         .await
+}
+
+/// Finds what words or meaning say is near among what filters left, as [`find`] does among all.
+pub async fn among(
+    tx: &mut TenantTx,
+    ask: &Ask,
+    meaning: Option<&Meaning>,
+    left: Vec<Left>,
+    held_by: Vec<i32>,
+) -> sqlx::Result<Vec<FoundUnit>> {
+    const NEAR: &str = "
+        select g.unit_id from unnest($1::uuid[]) as g (unit_id)
+        cross join lateral (
+            select v.embedding from memory.vectors v
+            where v.unit_id = g.unit_id and v.tenant_id = $2 and v.model = $3 offset 0
+        ) v
+        order by v.embedding <#> $4::real[]::vector limit $5";
+
+    let mut found: Vec<Uuid> = Vec::new();
+    if let Some(meaning) = meaning {
+        found = sqlx::query_scalar(NEAR)
+            .bind(left.iter().map(|one| one.unit_id).collect::<Vec<_>>())
+            .bind(tx.tenant().as_uuid())
+            .bind(&meaning.model)
+            .bind(&meaning.vector)
+            .bind(BY_MEANING.max(ask.k()))
+            .fetch_all(tx.conn())
+            .await?;
+    }
+    let mut said: Vec<Left> = left.into_iter().filter(|one| one.fits.is_some()).collect();
+    said.sort_by(|a, b| b.fits.partial_cmp(&a.fits).unwrap_or(Ordering::Equal));
+    said.truncate(usize::try_from(BY_WORDS.max(ask.k())).unwrap_or(0));
+    found.extend(said.iter().map(|one| one.unit_id));
+    let found: BTreeSet<Uuid> = found.into_iter().collect();
+    let said = Said { units: Vec::new(), held_by: Some(held_by) };
+    look_up(tx, ask, meaning, &said, found).await
 }
 
 impl Narrow {
