@@ -16,18 +16,6 @@ $$
        and (narrow->'scope' is null or (narrow->>'scope')::smallint = u.scope)
 $$;
 
--- What filters leave is looked for here. Who plans takes tenant, agent, user and kind for
--- independent of each other and expects a row or two: only a query that says `place >= 0` can use
--- the first.
-create index units_seen on memory.units (tenant_id, agent_id, user_id, kind, at, type) where place >= 0;
-create index units_at_path on memory.units (path collate "C") where path <> '';
-create index units_tagged on memory.units (tenant_id, agent_id, user_id) where tags <> '{}';
-
--- The vectors that are seen, by kind: of somebody's fifty thousand turns and hundred memories the
--- hundred are compared and no other.
-create index vectors_of_kind on memory.vectors (tenant_id, model, agent_id, user_id, kind);
-drop index memory.vectors_seen;
-
 -- What says whose a unit is: one agent's and one user's. Before, it was the agent alone, so that
 -- one user's question read what all the others' units hold, and what many of those held was not
 -- looked for. (The zero tells the mark of an agent's units that are of no user from the former one.)
@@ -151,3 +139,16 @@ begin
     end loop;
 end $$;
 revoke all on function memory.mark_unit() from public;
+
+-- What filters leave is looked for here. Who plans takes tenant, agent, user and kind for
+-- independent of each other and expects a row or two: only a query that says `place >= 0` can use
+-- the first.
+create index units_seen on memory.units (tenant_id, agent_id, user_id, kind, at, type) where place >= 0;
+create index units_at_path on memory.units (tenant_id, path collate "C") where path <> '';
+create index units_tagged on memory.units (tenant_id, agent_id, user_id) where tags <> '{}';
+
+-- The vectors that are seen, by kind: of somebody's fifty thousand turns and hundred memories the
+-- hundred are compared and no other.
+create index vectors_of_kind on memory.vectors (tenant_id, model, agent_id, user_id, kind);
+-- Last of all: from here to the end of the migration nobody else reads vectors.
+drop index memory.vectors_seen;

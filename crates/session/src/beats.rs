@@ -10,6 +10,14 @@ use crate::{Error, Sessions};
 /// The senders of how many messages tell whose a direct conversation is.
 const SPEAKERS_READ: i64 = 50;
 
+/// The senders of a conversation's last messages.
+const SPEAKERS: &str = "
+    select body->'body'->'author' from session.entries
+    where tenant_id = $1 and session_id = $2 and kind = 'heard'
+      and body->'body'->'author' is not null
+      and body->'body'->>'silent' is distinct from 'true'
+    order by seq desc limit $3";
+
 /// A conversation that was held on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -82,12 +90,6 @@ impl Sessions {
             (select session_id, kind, key, last_target from session.sessions
              where agent_id = $2 and tenant_id = $1 and kind = 'dm' and last_target is not null
              limit 2)";
-        const SPEAKERS: &str = "
-            select body->'body'->'author' from session.entries
-            where tenant_id = $1 and session_id = $2 and kind = 'heard'
-              and body->'body'->'author' is not null
-              and body->'body'->>'silent' is distinct from 'true'
-            order by seq desc limit $3";
 
         let mut tx = self.pools.tenant(tenant).await?;
         let rows: Vec<(Uuid, String, String, Json<Target>)> = sqlx::query_as(SQL)
@@ -117,6 +119,34 @@ impl Sessions {
             target: Target { reply_to: None, ..target.0 },
             speakers: speakers.into_iter().map(|author| author.0).collect(),
         }))
+    }
+
+    /// Whoever sent the last messages of the conversation with this key; nobody, if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn speakers(&self, tenant: TenantId, key: &SessionKey) -> Result<Vec<Author>, Error> {
+        const SESSION: &str = "
+            select session_id from session.sessions where tenant_id = $1 and key = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let session: Option<Uuid> = sqlx::query_scalar(SESSION)
+            .bind(tenant.as_uuid())
+            .bind(key.as_str())
+            .fetch_optional(tx.conn())
+            .await?;
+        let mut speakers: Vec<Json<Author>> = Vec::new();
+        if let Some(session) = session {
+            speakers = sqlx::query_scalar(SPEAKERS)
+                .bind(tenant.as_uuid())
+                .bind(session)
+                .bind(SPEAKERS_READ)
+                .fetch_all(tx.conn())
+                .await?;
+        }
+        tx.finish_reading();
+        Ok(speakers.into_iter().map(|author| author.0).collect())
     }
 
     /// What is to become of the answer to a heartbeat, as it was asked; `None` if the message is none

@@ -64,6 +64,25 @@ impl Sessions {
         Ok(found)
     }
 
+    /// Forgets where a person said that they are, with all agents; of how many.
+    ///
+    /// # Errors
+    ///
+    /// If the database does not answer.
+    pub async fn forget_zones(&self, tenant: TenantId, person: &str) -> Result<u64, Error> {
+        const SQL: &str = "delete from session.zones where tenant_id = $1 and person = $2";
+
+        let mut tx = self.pools.tenant(tenant).await?;
+        let gone = sqlx::query(SQL)
+            .bind(tenant.as_uuid())
+            .bind(person)
+            .execute(tx.conn())
+            .await?
+            .rows_affected();
+        tx.commit().await?;
+        Ok(gone)
+    }
+
     /// Sets where a person is, with an agent; `None` is where the agent is. The claimed session's
     /// settings, in which it may be set too, are replaced in the same transaction.
     ///

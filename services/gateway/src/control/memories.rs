@@ -175,8 +175,14 @@ impl Service for Memories {
     ) -> Result<Response<EraseMemoriesResponse>, Status> {
         let (caller, request) = holdfast_grpc::caller(request)?;
         require(&caller, Scope::Admin)?;
+        let mut zones = 0;
         let what = match (request.user.is_empty(), request.session.is_empty()) {
-            (false, true) => kept::forget_request::What::User(request.user),
+            (false, true) => {
+                // Where somebody is, is known of them too.
+                let gone = self.0.sessions.forget_zones(caller.tenant, &request.user).await;
+                zones = gone.map_err(Error::from)?;
+                kept::forget_request::What::User(request.user)
+            }
             (true, false) => kept::forget_request::What::Session(request.session),
             (true, true) => return Err(Error::Missing("user").into()),
             (false, false) => {
@@ -187,7 +193,10 @@ impl Service for Memories {
 
         let erased = within(self.0.memory()?.forget(caller.tenant, forget)).await?;
 
-        let (erased, left) = (counts(erased.erased), counts(erased.left));
+        let (mut erased, left) = (counts(erased.erased), counts(erased.left));
+        if zones > 0 {
+            erased.push(pb::MemoryCount { what: "zones".to_owned(), rows: zones });
+        }
         Ok(Response::new(EraseMemoriesResponse { erased, left }))
     }
 

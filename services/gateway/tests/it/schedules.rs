@@ -5,9 +5,10 @@ use std::time::Duration;
 use holdfast_directory::Actor;
 use holdfast_proto::gateway::v1::{
     self as pb, AddJobRequest, AddReminderRequest, BackfillJobRequest, CancelReminderRequest,
-    GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest, ListNextTimesRequest,
-    ListRemindersRequest, PauseJobRequest, ResumeJobRequest, RunJobRequest, UpdateJobRequest,
-    WakeAgentRequest, schedules_client::SchedulesClient,
+    EraseMemoriesRequest, GetScheduleStatusRequest, ListJobRunsRequest, ListJobsRequest,
+    ListNextTimesRequest, ListRemindersRequest, PauseJobRequest, ResumeJobRequest, RunJobRequest,
+    UpdateJobRequest, WakeAgentRequest, memories_client::MemoriesClient,
+    schedules_client::SchedulesClient,
 };
 use holdfast_session::{NewMessage, Opening};
 use holdfast_types::{AgentName, Body, QueueMode, SessionKey, SessionSettings, Source};
@@ -208,7 +209,7 @@ async fn an_agent_is_told_something_with_its_next_turn_once() -> anyhow::Result<
 
 #[tokio::test]
 async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Result<()> {
-    let world = World::start().await?;
+    let world = World::start_with_memory().await?;
     let mut client = client(&world).await?;
     let anna = &world.anna;
     let key: SessionKey = "agent:main:api:u".parse()?;
@@ -226,9 +227,16 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
         debounce: Duration::ZERO,
         trace: None,
     };
+    // One that a bot of several has with the owner: its key does not end with their id.
+    let bots = NewMessage {
+        key: "agent:main:dm:telegram:bot:7".parse()?,
+        idem_key: "7".into(),
+        ..message.clone()
+    };
     let opening =
         Opening { message, settings: SessionSettings { time_zone, ..SessionSettings::default() } };
     world.sessions.ingest_many(anna.id, &[opening]).await?.remove(0)?;
+    let bots = world.sessions.ingest(anna.id, bots).await?;
     let day = jiff::Timestamp::now().checked_add(jiff::SignedDuration::from_hours(240))?;
     let day = day.strftime("%Y-%m-%d").to_string();
     let remind = |user: &str, time_zone: &str| AddReminderRequest {
@@ -250,6 +258,16 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     assert_eq!(minutes("api:other", "").await?, 570);
     // What they said in one conversation is so in the others, and the owner is so by any name.
     let mut tx = world.pools.tenant(anna.id).await?;
+    let heard = json!({"kind": "heard", "body": {"text": "hi", "author": {"id": "telegram:7"}}});
+    sqlx::query(
+        "insert into session.entries (tenant_id, session_id, seq, epoch, run_id, kind, body)
+         values ($1, $2, 0, 1, gen_random_uuid(), 'heard', $3)",
+    )
+    .bind(anna.id.as_uuid())
+    .bind(bots.session.as_uuid())
+    .bind(heard)
+    .execute(tx.conn())
+    .await?;
     for person in ["api:v", "owner"] {
         sqlx::query(
             "insert into session.zones (tenant_id, agent_id, person, zone)
@@ -267,6 +285,13 @@ async fn a_reminders_time_is_on_the_clock_of_whoever_it_is_for() -> anyhow::Resu
     assert_eq!(minutes("api:v/work", "").await?, 30);
     assert_eq!(minutes("owner", "").await?, 30);
     assert_eq!(minutes("telegram:7", "").await?, 30);
+    assert_eq!(minutes("telegram:bot:7", "").await?, 30);
     assert_eq!(minutes("telegram:42", "").await?, 570);
+    // Who is erased is nowhere any more.
+    let mut memories = MemoriesClient::new(world.channel().await?);
+    let erase = EraseMemoriesRequest { user: "api:v".into(), ..Default::default() };
+    let erased = memories.erase_memories(anna.request(erase)).await?.into_inner().erased;
+    assert!(erased.iter().any(|count| (count.what.as_str(), count.rows) == ("zones", 1)));
+    assert_eq!(minutes("api:v/work", "").await?, 570);
     Ok(())
 }

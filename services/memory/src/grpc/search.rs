@@ -37,6 +37,9 @@ pub fn wanted(request: pb::SearchRequest, half_life_days: f64) -> Result<Wanted,
     Ok(Wanted { query, k, kinds, narrow, half_life_days, diversity, within: None })
 }
 
+/// The earliest time that Postgres knows, in seconds before 1970: nothing was kept before it.
+const EARLIEST: f64 = -210_866_803_200.0;
+
 fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
     let some = |text: String| (!text.is_empty()).then_some(text);
     for (field, list) in [
@@ -52,7 +55,7 @@ fn narrow(filter: pb::Filter) -> Result<Narrow, Error> {
     }
     given::at_most("filter.session", &filter.session, 256)?;
     given::at_most("filter.path_prefix", &filter.path_prefix, 512)?;
-    let seconds = |at: Timestamp| at.as_duration().as_secs_f64();
+    let seconds = |at: Timestamp| at.as_duration().as_secs_f64().max(EARLIEST);
     let scope = match filter.scope() {
         pb::Scope::Unspecified => None,
         pb::Scope::Tenant => Some(crate::keep::scope::TENANT),

@@ -86,7 +86,7 @@ impl Schedules {
             Some(zone) => zone,
             // Where they said that they are.
             None => {
-                let person = self.person(caller.tenant, &agent, &user).await?;
+                let person = self.person(caller.tenant, &agent, &user, &session).await?;
                 let sessions = &self.state.sessions;
                 let own = sessions
                     .zone_of(caller.tenant, &session, agent.id, person.as_deref())
@@ -127,19 +127,29 @@ impl Schedules {
         Ok(Response::new(AddReminderResponse { reminder: Some(reminder_of(set)), text }))
     }
 
-    /// The person whom a user is to an agent: its owner, by whichever id they are named.
+    /// The person whom a user is to an agent, if anybody: its owner, by whichever id they are named.
+    /// In a group it is nobody.
     async fn person(
         &self,
         tenant: TenantId,
         agent: &Agent,
         user: &str,
+        session: &SessionKey,
     ) -> Result<Option<String>, Error> {
-        let key = conversation(&agent.name, user)?;
+        if matches!(session.kind(), SessionKind::Group | SessionKind::Topic) {
+            return Ok(None);
+        }
+        let Ok(key) = conversation(&agent.name, user) else { return Ok(None) };
+        // Of an account, or of a person with several, the conversation's key does not say by which
+        // id they speak.
+        let mut speakers = self.state.sessions.speakers(tenant, &key).await?;
+        if speakers.is_empty() {
+            speakers.push(Author { id: user.to_owned(), roles: Vec::new() });
+        }
         let says = self.state.directory.policies(tenant, agent.id).await?;
-        let speaker = Author { id: user.to_owned(), roles: Vec::new() };
         // A policy that cannot be read names nobody.
         let is_owner = user == OWNER
-            || policy::are_owners(&says.tenant.document, &says.agent.document, [&speaker])
+            || policy::are_owners(&says.tenant.document, &says.agent.document, &speakers)
                 .unwrap_or(false);
         let audience = if is_owner { Audience::Owner } else { Audience::Others };
         Ok(person::person(key.kind(), key.as_str(), audience))
