@@ -1,5 +1,6 @@
 //! What is asked of sessions by whoever speaks to them at its own time: heartbeats, and jobs.
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{
     AgentId, Author, Heartbeat, MessageId, RunId, SessionId, SessionKey, Target, TenantId,
 };
@@ -10,13 +11,24 @@ use crate::{Error, Sessions};
 /// The senders of how many messages tell whose a direct conversation is.
 const SPEAKERS_READ: i64 = 50;
 
-/// The senders of a conversation's last messages.
-const SPEAKERS: &str = "
-    select body->'body'->'author' from session.entries
-    where tenant_id = $1 and session_id = $2 and kind = 'heard'
-      and body->'body'->'author' is not null
-      and body->'body'->>'silent' is distinct from 'true'
-    order by seq desc limit $3";
+/// Whoever sent a conversation's last messages.
+async fn speakers(tx: &mut TenantTx, session: Uuid) -> sqlx::Result<Vec<Author>> {
+    const SQL: &str = "
+        select body->'body'->'author' from session.entries
+        where tenant_id = $1 and session_id = $2 and kind = 'heard'
+          and body->'body'->'author' is not null
+          and body->'body'->>'silent' is distinct from 'true'
+        order by seq desc limit $3";
+
+    let tenant = tx.tenant().as_uuid();
+    let found: Vec<Json<Author>> = sqlx::query_scalar(SQL)
+        .bind(tenant)
+        .bind(session)
+        .bind(SPEAKERS_READ)
+        .fetch_all(tx.conn())
+        .await?;
+    Ok(found.into_iter().map(|author| author.0).collect())
+}
 
 /// A conversation that was held on a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,22 +115,13 @@ impl Sessions {
             tx.finish_reading();
             return Ok(None);
         };
-        let mut speakers: Vec<Json<Author>> = Vec::new();
-        if kind != "main" {
-            speakers = sqlx::query_scalar(SPEAKERS)
-                .bind(tenant.as_uuid())
-                .bind(session)
-                .bind(SPEAKERS_READ)
-                .fetch_all(tx.conn())
-                .await?;
-        }
+        let speakers = match kind.as_str() {
+            "main" => Vec::new(),
+            _ => speakers(&mut tx, session).await?,
+        };
         tx.finish_reading();
         let Ok(key) = key.parse() else { return Ok(None) };
-        Ok(Some(Place {
-            key,
-            target: Target { reply_to: None, ..target.0 },
-            speakers: speakers.into_iter().map(|author| author.0).collect(),
-        }))
+        Ok(Some(Place { key, target: Target { reply_to: None, ..target.0 }, speakers }))
     }
 
     /// Whoever sent the last messages of the conversation with this key; nobody, if there is none.
@@ -136,17 +139,12 @@ impl Sessions {
             .bind(key.as_str())
             .fetch_optional(tx.conn())
             .await?;
-        let mut speakers: Vec<Json<Author>> = Vec::new();
-        if let Some(session) = session {
-            speakers = sqlx::query_scalar(SPEAKERS)
-                .bind(tenant.as_uuid())
-                .bind(session)
-                .bind(SPEAKERS_READ)
-                .fetch_all(tx.conn())
-                .await?;
-        }
+        let speakers = match session {
+            Some(session) => speakers(&mut tx, session).await?,
+            None => Vec::new(),
+        };
         tx.finish_reading();
-        Ok(speakers.into_iter().map(|author| author.0).collect())
+        Ok(speakers)
     }
 
     /// What is to become of the answer to a heartbeat, as it was asked; `None` if the message is none

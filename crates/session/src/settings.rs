@@ -1,5 +1,6 @@
 //! What is set for one conversation.
 
+use holdfast_pg::TenantTx;
 use holdfast_types::{SessionId, SessionSettings, TenantId};
 use sqlx::types::Json;
 
@@ -39,18 +40,28 @@ impl Sessions {
         claim: &Claim,
         settings: &SessionSettings,
     ) -> Result<(), Error> {
-        const SQL: &str = "
-            update session.sessions set settings = $3
-            where tenant_id = $1 and session_id = $2";
-
         let mut tx = self.pools.tenant(claim.tenant).await?;
         lock_claimed(&mut tx, claim).await?;
-        sqlx::query(SQL)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .bind(Json(settings))
-            .execute(tx.conn())
-            .await?;
+        store(&mut tx, claim, settings).await?;
         Ok(tx.commit().await?)
     }
+}
+
+/// Replaces what a session is set to, which the caller has locked.
+pub(crate) async fn store(
+    tx: &mut TenantTx,
+    claim: &Claim,
+    settings: &SessionSettings,
+) -> sqlx::Result<()> {
+    const SQL: &str = "
+        update session.sessions set settings = $3
+        where tenant_id = $1 and session_id = $2";
+
+    sqlx::query(SQL)
+        .bind(claim.tenant.as_uuid())
+        .bind(claim.session.as_uuid())
+        .bind(Json(settings))
+        .execute(tx.conn())
+        .await?;
+    Ok(())
 }

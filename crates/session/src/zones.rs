@@ -1,9 +1,8 @@
 //! Where people said that they are.
 
 use holdfast_types::{AgentId, SessionKey, SessionSettings, TenantId};
-use sqlx::types::Json;
 
-use crate::{Claim, Error, Sessions, sessions::lock_claimed};
+use crate::{Claim, Error, Sessions, sessions::lock_claimed, settings::store};
 
 impl Sessions {
     /// The time zone of whoever a conversation is with: what was set for that, or else what the
@@ -96,9 +95,6 @@ impl Sessions {
         (agent, person): (AgentId, &str),
         zone: Option<&str>,
     ) -> Result<(), Error> {
-        const SETTINGS: &str = "
-            update session.sessions set settings = $3
-            where tenant_id = $1 and session_id = $2";
         const SET: &str = "
             insert into session.zones (tenant_id, agent_id, person, zone) values ($1, $2, $3, $4)
             on conflict (agent_id, person, tenant_id)
@@ -108,12 +104,7 @@ impl Sessions {
 
         let mut tx = self.pools.tenant(claim.tenant).await?;
         lock_claimed(&mut tx, claim).await?;
-        sqlx::query(SETTINGS)
-            .bind(claim.tenant.as_uuid())
-            .bind(claim.session.as_uuid())
-            .bind(Json(settings))
-            .execute(tx.conn())
-            .await?;
+        store(&mut tx, claim, settings).await?;
         let said = sqlx::query(if zone.is_some() { SET } else { FORGET })
             .bind(claim.tenant.as_uuid())
             .bind(agent.as_uuid())

@@ -11,7 +11,7 @@ use std::{
 fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--workspace", "--locked", "--offline", "--prefix", "none", "-f", "{p}|{f}"])
+        .args(["tree", "--workspace", "--locked", "--prefix", "none", "-f", "{p}|{f}"])
         .args(["-e", edges])
         .current_dir(root)
         .output()

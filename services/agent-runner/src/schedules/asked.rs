@@ -1,6 +1,6 @@
 //! Who asks for something at a time: taken from the turn, and not from what its model writes.
 
-use holdfast_agent::bootstrap::Audience;
+use holdfast_agent::{bootstrap::Audience, person::OWNER};
 use holdfast_schedule::{
     Zone,
     reminder::{Locale, Renewal},
@@ -9,9 +9,6 @@ use holdfast_types::{Body, Entry, Fired, SessionKey, SessionKind};
 use jiff::Timestamp;
 
 use crate::{agents::Brief, turn::Turn};
-
-/// Whose what is that the agent itself keeps, and its owner asks for.
-pub(super) const OWNER: &str = "owner";
 
 /// Who asks, where and how.
 #[derive(Debug, Clone, Default)]

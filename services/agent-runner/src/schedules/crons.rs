@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use holdfast_agent::person::OWNER;
 use holdfast_jobs::{Changes, Job, JobFilter, JobKind, Mode, NewJob, Ran, Reminder};
 use holdfast_schedule::{
     self as schedule, AgentTurn, JobPatch, Payload, Schedule, SessionTarget, Zone, reminder::Locale,
@@ -118,7 +119,7 @@ impl Schedules {
     /// Whose reminders those are that are set here.
     fn owner(&self, call: &Call) -> anyhow::Result<String> {
         let user = self.mesh.hold(call)?.desk().asked.user.clone();
-        Ok(user.unwrap_or_else(|| super::asked::OWNER.to_owned()))
+        Ok(user.unwrap_or_else(|| OWNER.to_owned()))
     }
 
     async fn add_job(&self, call: &Call, what: schedule::NewJob) -> Answer {

@@ -14,7 +14,7 @@ use holdfast_schedule::{
     heartbeat::{ActiveHours, Before, Facts, HeartbeatConfig, HeartbeatTarget, Zones, before},
 };
 use holdfast_session::Place;
-use holdfast_types::{AgentId, SessionKey, SessionKind, TenantId};
+use holdfast_types::{AgentId, Author, SessionKey, SessionKind, TenantId};
 use jiff::{SignedDuration, Timestamp};
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
@@ -44,11 +44,21 @@ impl State {
         if place.key.kind() == SessionKind::Main {
             return Ok(Some(place));
         }
+        let are = self.are_owners(tenant, agent, &place.speakers).await?;
+        Ok(are.then_some(place))
+    }
+
+    /// Whether all of these own an agent; not if there is nobody.
+    pub(super) async fn are_owners(
+        &self,
+        tenant: TenantId,
+        agent: AgentId,
+        speakers: &[Author],
+    ) -> Result<bool, Error> {
         let says = self.directory.policies(tenant, agent).await?;
         let (of_tenant, of_agent) = (&says.tenant.document, &says.agent.document);
         // A policy that cannot be read names nobody.
-        let are = policy::are_owners(of_tenant, of_agent, &place.speakers).unwrap_or(false);
-        Ok(are.then_some(place))
+        Ok(policy::are_owners(of_tenant, of_agent, speakers).unwrap_or(false))
     }
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use holdfast_agent::{
     bootstrap::Audience,
     person::{self, OWNER},
-    policy,
 };
 use holdfast_directory::Agent;
 use holdfast_grpc::Scope;
@@ -146,11 +145,7 @@ impl Schedules {
         if speakers.is_empty() {
             speakers.push(Author { id: user.to_owned(), roles: Vec::new() });
         }
-        let says = self.state.directory.policies(tenant, agent.id).await?;
-        // A policy that cannot be read names nobody.
-        let is_owner = user == OWNER
-            || policy::are_owners(&says.tenant.document, &says.agent.document, &speakers)
-                .unwrap_or(false);
+        let is_owner = user == OWNER || self.state.are_owners(tenant, agent.id, &speakers).await?;
         let audience = if is_owner { Audience::Owner } else { Audience::Others };
         Ok(person::person(key.kind(), key.as_str(), audience))
     }
