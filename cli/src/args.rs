@@ -32,8 +32,10 @@ pub struct Cli {
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
     /// The gateway's gRPC address [default: that of `holdfast up`, else http://127.0.0.1:18790]
+    // Not `--url`: a subcommand with an option of that name would take it over, and the API key
+    // would be sent to the subcommand's address.
     #[arg(long, global = true, env = "HOLDFAST_URL", value_name = "URL")]
-    pub url: Option<String>,
+    pub gateway: Option<String>,
 
     /// The API key [default: what `.holdfast/dev.key` holds, here or in a directory above]
     #[arg(long, global = true, env = "HOLDFAST_API_KEY", hide_env_values = true)]
@@ -180,11 +182,50 @@ mod tests {
     }
 
     #[test]
+    fn no_subcommand_has_an_argument_that_hides_a_global_one() {
+        fn check(command: &clap::Command, path: &str, globals: &[&clap::Arg]) {
+            for argument in command.get_arguments().filter(|argument| !argument.is_global_set()) {
+                for global in globals {
+                    let longs = global.get_long_and_visible_aliases().unwrap_or_default();
+                    let own = argument.get_long_and_visible_aliases().unwrap_or_default();
+                    assert!(
+                        argument.get_id() != global.get_id()
+                            && !own.iter().any(|long| longs.contains(long))
+                            && (argument.get_short().is_none()
+                                || argument.get_short() != global.get_short()),
+                        "`{path}`: `{}` hides the global `{}`",
+                        argument.get_id(),
+                        global.get_id()
+                    );
+                }
+            }
+            for child in command.get_subcommands() {
+                check(child, &format!("{path} {}", child.get_name()), globals);
+            }
+        }
+        let command = Cli::command();
+        let globals: Vec<_> =
+            command.get_arguments().filter(|argument| argument.is_global_set()).collect();
+        assert!(globals.len() >= 4, "the global arguments were not found");
+        check(&command, "holdfast", &globals);
+    }
+
+    #[test]
+    fn the_address_of_an_mcp_server_is_not_the_gateway_s() {
+        let line = "mcp add x --url https://elsewhere/mcp --gateway http://127.0.0.1:18790";
+        let cli = parse(line).unwrap();
+
+        assert_eq!(cli.global.gateway.as_deref(), Some("http://127.0.0.1:18790"));
+        assert_eq!(parse("mcp add x --url https://elsewhere/mcp").unwrap().global.gateway, None);
+    }
+
+    #[test]
     fn what_every_command_takes_may_stand_after_it() {
-        let cli = parse("sessions list --output json --url http://h:1 --key k --dir d").unwrap();
+        let cli =
+            parse("sessions list --output json --gateway http://h:1 --key k --dir d").unwrap();
 
         assert_eq!(cli.global.output, Format::Json);
-        assert_eq!(cli.global.url.as_deref(), Some("http://h:1"));
+        assert_eq!(cli.global.gateway.as_deref(), Some("http://h:1"));
         assert_eq!(cli.global.dir_or_here(), PathBuf::from("d"));
     }
 

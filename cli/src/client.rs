@@ -1,4 +1,4 @@
-//! A caller's connection to the gateway.
+//! gRPC client of the gateway.
 
 use std::{env, fs, time::Duration};
 
@@ -27,17 +27,17 @@ use crate::{
     home::{self, Home},
 };
 
-/// Where a gateway listens unless it is told otherwise.
+/// Default address of a gateway.
 const DEFAULT_URL: &str = "http://127.0.0.1:18790";
-/// How long a call may take until its answer begins.
+/// Maximum time until a call's answer begins.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A long history is more than tonic's 4 MiB.
+/// Maximum size of an answer, in bytes. A long history exceeds tonic's default of 4 MiB.
 const LARGEST_ANSWER: usize = 64 * 1024 * 1024;
 
-/// All of an agent's files.
+/// Maximum size of an archive with all files of an agent, in bytes.
 const LARGEST_ARCHIVE: usize = 80 * 1024 * 1024;
 
-/// Calls the gateway with a key. Nothing is connected before the first call.
+/// Gateway client with an API key. Connects at the first call.
 #[derive(Debug, Clone)]
 pub struct Client {
     url: String,
@@ -46,29 +46,29 @@ pub struct Client {
 }
 
 impl Client {
-    /// With what the command line says, or else what `up` left behind.
+    /// Creates a client from the global options, or else from the files of `up`.
     pub fn new(global: &Global) -> Result<Self, Error> {
         let home = global.dir.clone().or_else(home::find).and_then(|dir| Home::new(dir).ok());
-        let url = url(global.url.clone(), home.as_ref())?;
+        let url = url(global.gateway.clone(), home.as_ref())?;
         let key = key(global.key.clone(), home.as_ref())?;
         let channel = holdfast_grpc::channel(&url, PATIENCE)
             .map_err(|error| Error::Usage(error.to_string()))?;
         Ok(Self { url, key, channel })
     }
 
-    /// A request in the key's name.
+    /// Returns a request with the API key.
     pub fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.metadata_mut().insert("authorization", self.key.clone());
         request
     }
 
-    /// What a call answered.
+    /// Returns the answer of a call, or its error.
     pub fn answer<T>(&self, outcome: Result<Response<T>, Status>) -> Result<T, Error> {
         outcome.map(Response::into_inner).map_err(|status| self.error(status))
     }
 
-    /// What a failed call means.
+    /// Converts a failed call's status to an error.
     pub fn error(&self, status: Status) -> Error {
         Error::of(status, &self.url)
     }
@@ -183,7 +183,7 @@ impl Client {
     }
 }
 
-/// The gateway's address: what is given, what `up` left behind, or the default.
+/// Returns the gateway's address: the given one, that of the running `up`, or the default.
 pub fn url(given: Option<String>, home: Option<&Home>) -> Result<String, Error> {
     let found = || home.and_then(|home| home.state().ok()).map(|state| state.gateway.grpc);
     let url = given.or_else(found).unwrap_or_else(|| DEFAULT_URL.to_owned());
@@ -210,7 +210,7 @@ fn key(given: Option<String>, home: Option<&Home>) -> Result<MetadataValue<Ascii
     Ok(value)
 }
 
-/// The program's name, as it was called, for advice that can be pasted.
+/// Returns the program's name as it was called, so that printed advice can be pasted.
 pub fn program() -> String {
     let name = env::args().next().unwrap_or_default();
     let is_on_path = !name.contains('/') || name.is_empty();

@@ -1,61 +1,57 @@
-//! What is told when a command fails, and the exit code that scripts see.
+//! Failures of commands, their messages and exit codes.
 
 use std::{error::Error as _, io, process::ExitCode};
 
 use holdfast_types::Kind;
 use tonic::Status;
 
-/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The command line asks for something that makes no sense.
+    /// The options or arguments are invalid.
     #[error("{0}")]
     Usage(String),
 
-    /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
 
-    /// No key was given and none was found.
+    /// No API key was given or found.
     #[error(
         "there is no key: give one by --key or HOLDFAST_API_KEY, or run this where `holdfast up` \
          was run, which leaves one in `.holdfast/dev.key`"
     )]
     NoKey,
 
-    /// Nobody listens at the gateway's address, or it cannot be understood.
+    /// The gateway does not answer at its address.
     #[error(
         "cannot reach the gateway at {url} ({why}): is it running? `holdfast up` (or `make up`) \
-         starts one here, --url and HOLDFAST_URL name another"
+         starts one here, --gateway and HOLDFAST_URL name another"
     )]
     Unreachable {
-        /// The address.
         url: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
 
-    /// The gateway said no.
+    /// The gateway refused the call.
     #[error("{}", said(.0))]
     Refused(Box<Status>),
 
-    /// A turn ended otherwise than by an answer.
+    /// A turn ended without an answer.
     #[error("{0}")]
     NoAnswer(String),
 
-    /// A file, or the terminal.
+    /// A file or the terminal failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 
-    /// Anything else.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
 }
 
 impl Error {
-    /// What a call's status means; `url` is where the gateway should be.
+    /// Converts a failed call's status. `url` is the gateway's address.
     pub fn of(status: Status, url: &str) -> Self {
-        // A status that this side made has a source; one that was sent has none.
+        // A status created on this side has a source; one received from the gateway has none.
         match status.source() {
             Some(source) if status.code() == tonic::Code::Unavailable => {
                 Self::Unreachable { url: url.to_owned(), why: innermost(source) }
@@ -64,7 +60,7 @@ impl Error {
         }
     }
 
-    /// The kind of failure, if it is one that callers act on differently.
+    /// Returns the kind of failure, if callers act on it.
     fn kind(&self) -> Option<Kind> {
         match self {
             Self::Usage(_) | Self::NoAnswer(_) | Self::Io(_) | Self::Other(_) => None,
@@ -75,11 +71,11 @@ impl Error {
         }
     }
 
-    /// What `--help` promises.
+    /// Returns the exit code, as `--help` documents it.
     pub fn code(&self) -> u8 {
         match self.kind() {
             _ if matches!(self, Self::Usage(_)) => 2,
-            // Whoever reads a list's head needs no more of it.
+            // For example `| head`: the reader needs no more output.
             _ if self.is_closed_pipe() => 0,
             Some(Kind::NotFound) => 3,
             Some(Kind::Unauthenticated | Kind::Forbidden) => 4,
@@ -88,12 +84,12 @@ impl Error {
         }
     }
 
-    /// The same, for `main`.
+    /// Returns the exit code for `main`.
     pub fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code())
     }
 
-    /// A word for programs.
+    /// Returns the name of the error in JSON output.
     pub fn word(&self) -> &'static str {
         match self.kind() {
             Some(Kind::Invalid) => "invalid",
@@ -109,13 +105,13 @@ impl Error {
         }
     }
 
-    /// Whether nobody reads what is printed any more.
+    /// Whether the reader of stdout has closed it.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 
-/// What the gateway said, and what to do about it where it cannot know.
+/// Returns the gateway's message, with advice that the gateway cannot give.
 fn said(status: &Status) -> String {
     let message = status.message();
     if status.code() == tonic::Code::Unimplemented {
@@ -179,7 +175,7 @@ mod tests {
         let lost = Status::from_error(Box::new(io::Error::from(io::ErrorKind::ConnectionRefused)));
         let lost = match lost.code() {
             tonic::Code::Unavailable => lost,
-            // However tonic maps it: only the source and the code count here.
+            // However tonic maps it, only the source and the code count here.
             _ => {
                 let mut status = Status::unavailable("");
                 status.set_source(std::sync::Arc::new(io::Error::from(

@@ -1,14 +1,14 @@
 //! `holdfast node run`: offers this machine to its owner's agents.
 //!
-//! It connects outwards, to a gateway, and runs what it is asked, as far as its own list lets it: the
-//! list stands here and nowhere else, and nobody who asks can change it.
+//! The node connects to a gateway and runs the commands that its own allow-list permits. The list
+//! exists only on this machine, and no caller can change it.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `node/link.rs` | the connection: kept, made again, answered on |
-//! | `node/host.rs` | running commands, each key once |
-//! | `node/ledger.rs` | which commands there are and were |
-//! | `node/allow.rs` | which are let through |
+//! | `node/link.rs` | the connection: kept, restored, answered on |
+//! | `node/host.rs` | execution of commands, once per key |
+//! | `node/ledger.rs` | running and ended commands |
+//! | `node/allow.rs` | the allow-list |
 
 mod allow;
 mod host;
@@ -30,42 +30,42 @@ use crate::{args::Global, client, error::Error, home::Home, screen::Screen};
 
 #[derive(Debug, Subcommand)]
 pub enum Node {
-    /// Connect this machine, and run what its owner's agents ask and the list lets through
+    /// Connect this machine, and run commands of its owner's agents that the allow-list permits
     Run(RunArgs),
 }
 
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// A file with the token that `holdfast nodes create` showed
+    /// File with the token that `holdfast nodes create` showed
     #[arg(long, value_name = "FILE")]
     pub token_file: PathBuf,
 
-    /// Let commands of this pattern through, as `git log *`; may be repeated. A pattern of one word
-    /// lets the program have any arguments
+    /// Allow commands of this pattern, for example `git log *`; may be repeated. A pattern of one
+    /// word allows the program with any arguments
     #[arg(long, value_name = "PATTERN")]
     pub allow: Vec<String>,
 
-    /// Let every command through
+    /// Allow every command, whatever it does
     #[arg(long, conflicts_with = "allow")]
     pub allow_all: bool,
 
-    /// The folder where commands start, and may not start outside of [default: this one]
+    /// Folder in which commands start and to which they are confined [default: the current one]
     #[arg(long, value_name = "DIR")]
     pub folder: Option<PathBuf>,
 
-    /// What keeps commands to the folder: `auto` is bubblewrap where it works, else nothing
+    /// Isolation of commands: `auto` is bubblewrap where it works, else none
     #[arg(long, value_enum, default_value_t = Walls::Auto)]
     pub walls: Walls,
 }
 
-/// What keeps commands to the folder.
+/// Isolation of commands that a node runs
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Walls {
-    /// Bubblewrap where it works, else nothing
+    /// Use bubblewrap where it works, else no isolation
     Auto,
-    /// Bubblewrap, or the node does not start
+    /// Require bubblewrap; without it the node does not start
     Bubblewrap,
-    /// Nothing: commands can do what you can
+    /// No isolation: commands can do whatever you can
     None,
 }
 
@@ -77,7 +77,7 @@ pub enum Walls {
 pub async fn run(node: Node, global: &Global, screen: &Screen) -> Result<(), Error> {
     let Node::Run(args) = node;
     let home = global.dir.clone().and_then(|dir| Home::new(dir).ok());
-    let url = client::url(global.url.clone(), home.as_ref())?;
+    let url = client::url(global.gateway.clone(), home.as_ref())?;
     let token = token(&args)?;
     let _flushed_on_drop = telemetry::init("node", &telemetry::Config::default())?;
     let host = Arc::new(host(&args, screen).await?);
@@ -98,7 +98,7 @@ fn token(args: &RunArgs) -> Result<String, Error> {
     )))
 }
 
-/// What runs the commands, and a word to the person about what they can do.
+/// Creates the host of commands, and tells the person how far commands are isolated.
 async fn host(args: &RunArgs, screen: &Screen) -> Result<Host, Error> {
     let allow = Allow::new(&args.allow, args.allow_all)?;
     let folder = match &args.folder {

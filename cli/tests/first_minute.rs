@@ -1,6 +1,5 @@
-//! A newcomer's first minute, with the built binary and real backends: up, a first answer, a look
-//! around, down. Each test has a directory, a database, a subject prefix and a key prefix of its
-//! own.
+//! A newcomer's first minute, with the built binary and real backends: up, a first answer, some
+//! commands, down. Each test has its own directory, database, subject prefix and key prefix.
 
 #![expect(
     clippy::unwrap_used,
@@ -21,7 +20,7 @@ use serde_json::Value;
 const HOLDFAST: &str = env!("CARGO_BIN_EXE_holdfast");
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A place to run `up` in; what runs there ends with the value.
+/// A directory for `up`; everything that runs there ends when this is dropped.
 struct Place {
     dir: PathBuf,
     vars: Vec<(&'static str, String)>,
@@ -51,7 +50,7 @@ impl Place {
     fn command(&self, line: &[&str]) -> Command {
         let mut command = Command::new(HOLDFAST);
         command.args(line).arg("--dir").arg(&self.dir).stdin(Stdio::null());
-        // What the tests' own environment says of other installations is none of ours.
+        // Settings of other installations in the tests' environment must not apply here.
         for (name, _) in env::vars().filter(|(name, _)| name.starts_with("HOLDFAST_")) {
             command.env_remove(name);
         }
@@ -86,7 +85,7 @@ impl Drop for Place {
     }
 }
 
-/// What a command said.
+/// Output of a command.
 #[derive(Debug)]
 struct Said {
     line: String,
@@ -267,7 +266,7 @@ async fn what_fails_says_so_and_exits_with_the_code_that_help_promises() -> anyh
     place.run(&["sessions", "show", "ses_00000000000000000000000000000001"]).exits_with(3);
     place.run(&["chat", "hello", "--key", "hf_1_2"]).exits_with(4);
     place.run(&["frobnicate"]).exits_with(2);
-    let lost = place.run(&["chat", "hello", "--url", "http://127.0.0.1:1"]).exits_with(5);
+    let lost = place.run(&["chat", "hello", "--gateway", "http://127.0.0.1:1"]).exits_with(5);
     assert!(lost.err.contains("`make up`"), "{}", lost.err);
     let told = place.run(&["chat", "x", "--key", "hf_1_2", "--output", "json"]).exits_with(4);
     let told: Value = serde_json::from_str(&told.err)?;
@@ -310,7 +309,7 @@ async fn what_tools_explain_says_is_what_the_model_is_offered() -> anyhow::Resul
     assert_eq!(place.json(&["policy", "get"])["version"], 1);
     let keys = place.json(&["keys", "create", "app", "--scope", "chat"]);
     let app = keys["secret"].as_str().unwrap();
-    // A runner remembers an agent for a second.
+    // A runner caches an agent for a second.
     std::thread::sleep(Duration::from_millis(1_100));
 
     let mut offers = Vec::new();
