@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use futures::future::try_join_all;
 use holdfast_tests::clockwork::Clockwork;
 use holdfast_tests::turnstile;
@@ -20,8 +20,8 @@ const START: Duration = Duration::from_secs(30);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_slot_comes_once_though_a_scheduler_is_killed_each_second() -> anyhow::Result<()> {
     let _turn = turnstile::alone().await?;
-    // The long form's rate is one that debug builds on a slow machine keep up with: what is recorded
-    // faster than it can be delivered between two deaths only piles up.
+    // The long form's rate is one that debug builds on a slow machine keep up with: what is
+    // recorded faster than it can be delivered between two deaths only piles up.
     let (jobs, seconds, burst, least) = match form() {
         Form::Short => (60, 15, 300, 300),
         Form::Long => (240, 220, 2_500, 50_000),
@@ -61,75 +61,78 @@ async fn each_slot_comes_once_though_a_scheduler_is_killed_each_second() -> anyh
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_scheduler_whose_clock_jumps_does_no_harm() -> anyhow::Result<()> {
-    let mut report = Report::of("clocks");
-    let Some(library) = faketime() else {
-        report.line("skipped", "there is no faketime (Debian: `apt-get install faketime`)");
-        return report.show();
-    };
-    let _turn = turnstile::alone().await?;
-    let dir = tempfile::tempdir()?;
-    let wall = dir.path().join("wall");
-    std::fs::write(&wall, "-2d")?;
-    let mut clockwork = Clockwork::prepare(2, 2).await?;
-    let (honest, lying) = (clockwork.replicas[0].clone(), clockwork.replicas[1].clone());
-    let answering = clockwork.answer();
-    honest.start().await?;
-    let library = library.to_string_lossy().into_owned();
-    let file = wall.to_string_lossy().into_owned();
-    lying
-        .start_with(&[
-            ("LD_PRELOAD", library.as_str()),
-            ("FAKETIME_TIMESTAMP_FILE", file.as_str()),
-            ("FAKETIME_NO_CACHE", "1"),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
-            ("HOLDFAST_TELEMETRY__LOG", "info"),
-        ])
-        .await?;
-    lying.ready(START).await?;
-    honest.ready(START).await?;
-    let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
-    let said = lying.output().await;
-    ensure!(
-        said.contains("serving") && !said.contains(&today),
-        "its clock is right, so that nothing is shown:\n{said}"
-    );
+/// A test that `tests/tools.py` leaves out where faketime is missing.
+mod needs_faketime {
+    use super::*;
 
-    clockwork.add_each_second(40).await?;
-    clockwork.add_at_once(200, Duration::from_secs(6)).await?;
-    // Hours ahead, days back; and in the midst it is alone.
-    for (second, wrong) in
-        ["+3h", "-2d", "+90s", "-1s", "+400d", "+0"].iter().cycle().take(18).enumerate()
-    {
-        std::fs::write(&wall, wrong)?;
-        match second {
-            6 => honest.kill().await?,
-            13 => honest.start().await?,
-            _ => {}
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_scheduler_whose_clock_jumps_does_no_harm() -> anyhow::Result<()> {
+        let mut report = Report::of("clocks");
+        let library =
+            faketime().context("install faketime (Debian: `apt-get install faketime`)")?;
+        let _turn = turnstile::alone().await?;
+        let dir = tempfile::tempdir()?;
+        let wall = dir.path().join("wall");
+        std::fs::write(&wall, "-2d")?;
+        let mut clockwork = Clockwork::prepare(2, 2).await?;
+        let (honest, lying) = (clockwork.replicas[0].clone(), clockwork.replicas[1].clone());
+        let answering = clockwork.answer();
+        honest.start().await?;
+        let library = library.to_string_lossy().into_owned();
+        let file = wall.to_string_lossy().into_owned();
+        lying
+            .start_with(&[
+                ("LD_PRELOAD", library.as_str()),
+                ("FAKETIME_TIMESTAMP_FILE", file.as_str()),
+                ("FAKETIME_NO_CACHE", "1"),
+                ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+                ("HOLDFAST_TELEMETRY__LOG", "info"),
+            ])
+            .await?;
+        lying.ready(START).await?;
+        honest.ready(START).await?;
+        let today = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
+        let said = lying.output().await;
+        ensure!(
+            said.contains("serving") && !said.contains(&today),
+            "its clock is right, so that nothing is shown:\n{said}"
+        );
+
+        clockwork.add_each_second(40).await?;
+        clockwork.add_at_once(200, Duration::from_secs(6)).await?;
+        // Hours ahead, days back; and in the midst it is alone.
+        for (second, wrong) in
+            ["+3h", "-2d", "+90s", "-1s", "+400d", "+0"].iter().cycle().take(18).enumerate()
+        {
+            std::fs::write(&wall, wrong)?;
+            match second {
+                6 => honest.kill().await?,
+                13 => honest.start().await?,
+                _ => {}
+            }
+            sleep(Duration::from_millis(700)).await;
         }
-        sleep(Duration::from_millis(700)).await;
-    }
-    let account = clockwork.finish(Duration::from_secs(60)).await;
-    ensure!(!answering.is_finished(), "nobody answers any more");
-    let account = account?;
-    // By the database's clock, which is the only one that counts.
-    let early = "select count(*) from schedule.firings where created_at < slot_at";
-    let early = clockwork.number(early).await?;
-    let late = "
-        select (extract(epoch from max(created_at - slot_at)) * 1000)::bigint from schedule.firings";
-    let late = clockwork.number(late).await?;
+        let account = clockwork.finish(Duration::from_secs(60)).await;
+        ensure!(!answering.is_finished(), "nobody answers any more");
+        let account = account?;
+        // By the database's clock, which is the only one that counts.
+        let early = "select count(*) from schedule.firings where created_at < slot_at";
+        let early = clockwork.number(early).await?;
+        let late = "
+            select (extract(epoch from max(created_at - slot_at)) * 1000)::bigint from schedule.firings";
+        let late = clockwork.number(late).await?;
 
-    report.line("slots that were due", account.due);
-    report.line("missed", account.missed);
-    report.line("doubled", account.doubled);
-    report.line("before their time", early);
-    report.line("the latest, ms", late);
-    report.show()?;
-    account.balance()?;
-    ensure!(early == 0, "{early} came before their time");
-    ensure!(late < 10_000, "one was recorded {late} ms late");
-    Ok(())
+        report.line("slots that were due", account.due);
+        report.line("missed", account.missed);
+        report.line("doubled", account.doubled);
+        report.line("before their time", early);
+        report.line("the latest, ms", late);
+        report.show()?;
+        account.balance()?;
+        ensure!(early == 0, "{early} came before their time");
+        ensure!(late < 10_000, "one was recorded {late} ms late");
+        Ok(())
+    }
 }
 
 async fn start(clockwork: &Clockwork) -> anyhow::Result<()> {

@@ -1,22 +1,9 @@
-//! What the model says, where it was fetched: `HOLDFAST_TEST_EMBEDDER` names its directory.
+//! Tests of the local model.
 
 use std::path::PathBuf;
 
 use super::{Config, Local};
 use crate::{Embedder, Error, Purpose};
-
-/// The model, or nothing where it was not fetched.
-async fn model() -> anyhow::Result<Option<Local>> {
-    let Some(dir) = std::env::var_os("HOLDFAST_TEST_EMBEDDER") else {
-        eprintln!("not tested: `make embedder`, then HOLDFAST_TEST_EMBEDDER=.holdfast/embedder");
-        return Ok(None);
-    };
-    Ok(Some(Local::load(Config { dir: PathBuf::from(dir), threads: 2 }).await?))
-}
-
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
 
 #[tokio::test]
 async fn a_model_that_was_not_fetched_says_what_to_do() {
@@ -51,32 +38,51 @@ fn batches_are_small_in_texts_and_in_bytes_and_lose_none() {
     }
 }
 
-#[tokio::test]
-async fn what_means_the_same_is_near_whatever_its_words() {
-    let Some(model) = model().await.unwrap() else { return };
-    let texts = [
-        "How do I reset my password?",
-        "I forgot my login credentials and cannot get in.",
-        "The recipe needs two eggs and some flour.",
-    ];
+/// Tests that `tests/tools.py` leaves out where the model is not downloaded.
+mod needs_embedder {
+    use anyhow::Context as _;
 
-    let vectors = model.embed(&texts.map(str::to_owned), Purpose::Passage).await.unwrap();
+    use super::*;
 
-    assert!(dot(&vectors[0], &vectors[1]) > 0.4);
-    assert!(dot(&vectors[0], &vectors[2]) < 0.15);
-}
+    /// The model in the directory that `HOLDFAST_TEST_EMBEDDER` names; `make embedder` downloads it.
+    async fn model() -> anyhow::Result<Local> {
+        let dir =
+            std::env::var_os("HOLDFAST_TEST_EMBEDDER").context("set HOLDFAST_TEST_EMBEDDER")?;
+        Ok(Local::load(Config { dir: PathBuf::from(dir), threads: 2 }).await?)
+    }
 
-#[tokio::test]
-async fn a_texts_vector_depends_neither_on_its_batch_nor_on_its_place() {
-    let Some(model) = model().await.unwrap() else { return };
-    let mut texts: Vec<_> = (1..30).map(|n| format!("{} end", "some words ".repeat(n))).collect();
-    texts.reverse();
+    fn dot(a: &[f32], b: &[f32]) -> f32 {
+        a.iter().zip(b).map(|(a, b)| a * b).sum()
+    }
 
-    let together = model.embed(&texts, Purpose::Passage).await.unwrap();
+    #[tokio::test]
+    async fn what_means_the_same_is_near_whatever_its_words() {
+        let model = model().await.unwrap();
+        let texts = [
+            "How do I reset my password?",
+            "I forgot my login credentials and cannot get in.",
+            "The recipe needs two eggs and some flour.",
+        ];
 
-    for (text, vector) in texts.iter().zip(&together).step_by(7) {
-        let alone = model.embed(std::slice::from_ref(text), Purpose::Question).await.unwrap();
-        assert!(dot(&alone[0], vector) > 0.99, "{text}");
-        assert!((dot(vector, vector) - 1.0).abs() < 1e-4);
+        let vectors = model.embed(&texts.map(str::to_owned), Purpose::Passage).await.unwrap();
+
+        assert!(dot(&vectors[0], &vectors[1]) > 0.4);
+        assert!(dot(&vectors[0], &vectors[2]) < 0.15);
+    }
+
+    #[tokio::test]
+    async fn a_texts_vector_depends_neither_on_its_batch_nor_on_its_place() {
+        let model = model().await.unwrap();
+        let mut texts: Vec<_> =
+            (1..30).map(|n| format!("{} end", "some words ".repeat(n))).collect();
+        texts.reverse();
+
+        let together = model.embed(&texts, Purpose::Passage).await.unwrap();
+
+        for (text, vector) in texts.iter().zip(&together).step_by(7) {
+            let alone = model.embed(std::slice::from_ref(text), Purpose::Question).await.unwrap();
+            assert!(dot(&alone[0], vector) > 0.99, "{text}");
+            assert!((dot(vector, vector) - 1.0).abs() < 1e-4);
+        }
     }
 }

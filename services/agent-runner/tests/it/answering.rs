@@ -32,7 +32,7 @@ async fn a_turn_without_tools_writes_its_session_in_one_transaction() -> anyhow:
     let sent = world.say("s", "hello").await?;
     world.answer(&sent).await?;
 
-    // What one transaction wrote has one transaction's id.
+    // Rows of one transaction have the same transaction id.
     let writers = world
         .number(
             "select count(distinct x)::bigint from (
@@ -149,7 +149,7 @@ async fn tenants_do_not_meet_in_a_model() -> anyhow::Result<()> {
 async fn much_silence_is_taken_in_without_a_thought() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = world.config();
-    // That much would be summarised beside the turns, by calls of the same model.
+    // So much text would be summarised in the background, with calls of the same model.
     config.runner.summaries = 0;
     let _runner = world.runner_with(config, |app| app).await?;
     world.ask("s", "hello").await?;

@@ -1,4 +1,4 @@
-//! A call that needs a person's word waits for it, holds nothing meanwhile, and is made at most once.
+//! A call that needs an approval waits for it without a lease, and is made at most once.
 
 use std::{
     sync::{
@@ -20,11 +20,11 @@ use serde_json::json;
 
 use crate::world::{Running, World, place, settings};
 
-/// Launches something, which needs a person's word; all that were launched are known.
+/// A tool whose calls need an approval. Records what was launched.
 #[derive(Clone, Default)]
 struct Launch {
     made: Arc<Mutex<Vec<String>>>,
-    /// What it would do is not what it was a moment ago.
+    /// Changes the subject of the calls.
     moved: Arc<AtomicBool>,
 }
 

@@ -1,4 +1,4 @@
-//! What may be used in a day is not exceeded, and whoever asks is told so.
+//! Daily budgets are not exceeded, and users are told when one is used up.
 
 use std::time::Duration;
 
@@ -163,8 +163,8 @@ async fn sessions_at_once_on_two_runners_use_no_more_than_there_is() -> anyhow::
     let requests = world.model.requests();
     let has_files = requests.iter().all(|asked| !asked.body.to_string().contains("[MISSING]"));
     assert!(has_files, "a session began before its agent's first files were there");
-    // What is read is estimated as some 3,000, and is 6,000 in truth: by that much for each answer
-    // under way the budget may be exceeded, and there is room for five of them at the most.
+    // Input is estimated at about 3,000 tokens but is 6,000: each parallel answer may exceed the
+    // budget by the difference, and there is room for at most five.
     let answered = world.model.count();
     assert!(refused > 0 && (1..=6).contains(&answered), "{refused} refused, {answered} answered");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! What a subagent is given, and how whoever asked for it waits for it, looks after it and stops it.
+//! Resources of subagents, and how their requester waits for them, checks them and stops them.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn script(
     }
 }
 
-/// What the subagent's first call came to.
+/// Result of the subagent's first call.
 fn first_result(world: &World) -> String {
     let requests = world.model.requests();
     let found = requests

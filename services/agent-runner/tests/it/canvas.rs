@@ -1,5 +1,5 @@
-//! What an agent shows beside a conversation is kept with it, told to whoever watches, and offered
-//! only where somebody can see it.
+//! A canvas is stored with its conversation, announced to watchers, and offered only where somebody
+//! can see it.
 
 use std::time::Duration;
 

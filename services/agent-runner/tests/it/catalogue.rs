@@ -1,4 +1,4 @@
-//! What a tenant knows of models counts wherever a model is named.
+//! A tenant's catalogue of models applies wherever a model is named.
 
 use holdfast_directory::Actor;
 use holdfast_llm::{Card, Catalogue};

@@ -1,4 +1,4 @@
-//! A chain: a planner, workers at the same time, a reviewer; whoever dies meanwhile.
+//! A chain of a planner, parallel workers and a reviewer survives crashes of its runners.
 
 use std::{sync::Arc, time::Duration};
 
@@ -77,7 +77,7 @@ async fn runners_that_die_at_any_stage_change_nothing() -> anyhow::Result<()> {
     let mut runner = world.runner_with(config.clone(), |app| app).await?;
 
     let sent = world.say("s", "/chain plan-work-review count everything").await?;
-    // One dies in each stage: while it plans, while it works, while it reviews.
+    // A runner crashes in each stage: planning, work, review.
     for stage in 0..3 {
         let begun = format!("select count(*) from session.subagents where stage = {stage}");
         world

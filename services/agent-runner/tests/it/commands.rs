@@ -1,4 +1,4 @@
-//! Commands are answered without a model, each in its turn, by whoever goes on.
+//! Commands are answered without a model, each in a turn of its own, also after a crash.
 
 use std::{sync::Arc, time::Duration};
 

@@ -60,7 +60,7 @@ async fn what_the_model_refuses_as_too_long_is_summarised_and_the_turn_goes_on()
     assert!(last.dynamic.contains("They spoke of long things."), "{}", last.dynamic);
     assert!(!format!("{:?}", last.messages).contains("long long"), "{:?}", last.messages);
     assert!(format!("{:?}", last.messages).contains("and now?"));
-    // What a summary stands for stays in the record.
+    // The summarised entries stay in the journal.
     assert!(format!("{:?}", world.journal(sent.session).await?).contains("long long"));
     assert_eq!(model.violations(), Vec::<String>::new());
     Ok(())
@@ -103,7 +103,7 @@ async fn what_no_summary_makes_short_enough_loses_its_oldest_half_and_then_is_to
         Ok(Scripted::text("three")),
         Ok(Scripted::text(&"four ".repeat(5_000))),
     ];
-    // It is too long, no summary comes, and it is still too long however much goes.
+    // The request is too long, no summary comes, and it remains too long however much is dropped.
     outcomes.push(Err(Error::ContextOverflow));
     outcomes.push(Err(Error::Unavailable { status: Some(503), source: None }));
     outcomes.extend((0..6).map(|_| Err(Error::ContextOverflow)));

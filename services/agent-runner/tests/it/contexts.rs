@@ -1,4 +1,4 @@
-//! An agent's owner says how much its prompt holds.
+//! Prompt options of an agent are set by its owner.
 
 use holdfast_testkit::Reply;
 use holdfast_types::{ContextOptions, Strategy};

@@ -28,13 +28,13 @@ async fn ask(world: &World, role: &str, text: &str) -> anyhow::Result<(Accepted,
     Ok((sent, answer))
 }
 
-/// How much the model is told that it thinks.
+/// Thinking level that the prompt mentions.
 fn level(prompt: &str) -> String {
     let level = prompt.split("thinking=").nth(1).unwrap_or_default();
     level.chars().take_while(char::is_ascii_lowercase).collect()
 }
 
-/// What was sent to the channel, in order.
+/// Messages sent to the channel, in order.
 async fn told(world: &World) -> anyhow::Result<Vec<String>> {
     world.texts("select body from session.deliveries order by out_seq, part").await
 }

@@ -18,7 +18,7 @@ use serde_json::json;
 
 use crate::world::{Running, World, place};
 
-/// Rings a bell, loud ones by a person's word; all that was rung is known.
+/// Rings a bell; loud ones need an approval. Records all rings.
 #[derive(Clone, Default)]
 struct Ring {
     rung: Arc<Mutex<Vec<String>>>,
@@ -169,7 +169,7 @@ async fn a_tool_that_is_not_there_fails_or_is_denied_is_told_of_clearly() -> any
         let told = world.ask(&session, "/bell small").await.unwrap_or_default();
         told == "Not done: the tool `ring` may not be used in this conversation."
     };
-    // What is remembered of the old policy is a second old at most.
+    // The old policy is cached for at most a second.
     world.until("the policy holds", is_denied).await?;
     let rung = ring.rung().len();
     assert!(is_denied().await);

@@ -1,4 +1,4 @@
-//! Whatever a model does, the turn ends, and whoever asked is told something they can use.
+//! Every failure of a model ends the turn with a text that helps the user.
 
 use std::time::{Duration, Instant};
 

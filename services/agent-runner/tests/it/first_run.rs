@@ -25,7 +25,7 @@ async fn the_ritual_of_the_first_run_is_gone_from_the_prompt_once_it_was_done() 
         world.text(&world.send(world.owners(text)).await?).await?;
     }
 
-    // What the tools told of the file stays part of the conversation.
+    // Tool results about the file stay in the conversation.
     let system = |request: &Arc<Request>| request.messages()[0].to_string();
     let prompts: Vec<String> = world.model.requests().iter().map(system).collect();
     assert!(prompts[0].contains(RITUAL));

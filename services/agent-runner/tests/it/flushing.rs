@@ -1,5 +1,4 @@
-//! Before a conversation is compacted, its agent writes down what should outlive that; once, and
-//! nobody hears of it.
+//! Before a compaction the agent writes down what should be kept; once, and invisibly to users.
 
 use std::{
     sync::{
@@ -17,10 +16,10 @@ use crate::world::World;
 
 const WINDOW: usize = 20_000;
 
-/// What each answer takes, in tokens.
+/// Tokens of each answer.
 const EACH: i64 = 100;
 
-/// What the model is asked with a request.
+/// Kind of a request to the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asked {
     Summary,
@@ -155,7 +154,7 @@ async fn memory_is_written_down_once_after_a_model_has_refused_what_is_too_long(
     assert_eq!(answer, "short");
     assert_eq!(world.file(&today()).await?.as_deref(), Some("The cat is Tom.\n"));
     assert_eq!(notes(&world, session).await?, [Note::Flush, Note::Flushed, Note::Summary]);
-    // What was refused is not tried again before it is shorter.
+    // A refused request is not repeated before it is shorter.
     let refused = model.requests().iter().filter(|chat| asked(chat) == Asked::Answer).count();
     assert_eq!(refused, 4);
     Ok(())

@@ -1,4 +1,4 @@
-//! A model that answers when it is let.
+//! A model that answers when the test permits it.
 
 use std::{
     collections::BTreeMap,
@@ -45,17 +45,17 @@ impl Gated {
         self.0.open.add_permits(answers);
     }
 
-    /// How often it was asked.
+    /// Number of requests.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
     }
 
-    /// What users had said since its last answer, each time that it was asked.
+    /// For each request, the users' messages since the previous answer.
     pub fn heard(&self) -> Vec<String> {
         self.0.heard.lock().unwrap().clone()
     }
 
-    /// How often it was asked for a conversation while it was being asked for it already.
+    /// Number of requests for a conversation that already had one in progress.
     pub fn overlaps(&self) -> usize {
         self.0.overlaps.load(Ordering::SeqCst)
     }

@@ -121,13 +121,13 @@ impl World {
         Ok(lines.swap_remove(0))
     }
 
-    /// What came of one: its status and reason.
+    /// Status and reason of a heartbeat.
     async fn came(&self, n: usize) -> anyhow::Result<(Status, Option<String>)> {
         let line = self.line(n).await?;
         Ok((line.event.status, line.event.reason))
     }
 
-    /// Its owner speaks on a channel.
+    /// The owner writes on a channel.
     async fn owner_speaks(&self, chat: &str) -> anyhow::Result<()> {
         let said = self.send(NewMessage { target: Some(place(chat)), ..self.owners("hi") }).await?;
         self.text(&said).await?;
@@ -135,7 +135,7 @@ impl World {
         Ok(())
     }
 
-    /// What the model was asked since the owner first spoke.
+    /// Requests to the model since the owner's first message.
     fn beaten(&self) -> Vec<Value> {
         self.model.requests().iter().skip(1).map(|request| request.body.clone()).collect()
     }

@@ -1,4 +1,4 @@
-//! A turn can be cancelled and held, and what is held goes on where it was.
+//! A turn can be cancelled and paused, and a paused turn continues where it stopped.
 
 use std::{sync::Arc, time::Duration};
 
@@ -80,7 +80,7 @@ async fn a_held_turn_stops_between_two_steps_and_goes_on_when_resumed() -> anyho
 
     assert_eq!((asked, world.model.count()), (1, 2));
     assert_eq!(answer.outcome, Some(Outcome::Completed));
-    // What was thought before the pause was not thought again.
+    // The thought before the pause is not repeated.
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
     assert!(world.model.violations().is_empty(), "{:?}", world.model.violations());
     Ok(())
@@ -98,7 +98,7 @@ async fn a_wait_that_is_over_is_thought_about_with_its_note() -> anyhow::Result<
         note: "whether the tea is ready".to_owned(),
     };
     world.end(&claim, &loaded, wait).await?;
-    // Before anybody can notice that the wait is over.
+    // Before the deadline of the wait can be noticed.
     let other = world.say("s", "no match").await?;
 
     let _runner = world.runner().await?;

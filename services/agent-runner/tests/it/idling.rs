@@ -25,8 +25,8 @@ async fn an_idle_runner_writes_no_row_and_asks_no_model() -> anyhow::Result<()> 
     let world = World::start().await?;
     let runner = world.runner().await?;
     world.ask("s", "hello").await?;
-    // A connection tells its statistics at the end of a transaction, but not twice within a second:
-    // what is left then is told once it was idle for ten.
+    // A connection reports its statistics at the end of a transaction, but not twice within a
+    // second: the rest is reported after ten idle seconds.
     let (mut before, mut still) = (world.number(WRITTEN).await?, 0);
     for _ in 0..30 {
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -142,7 +142,7 @@ async fn a_limited_rate_is_not_waited_for_where_another_key_can_be_asked() -> an
     });
     let _runner = world.runner().await?;
 
-    // That is waited for half as long as the rate is limited.
+    // `ask` waits half as long as the rate limit lasts.
     assert_eq!(world.ask("a", "hello").await?, "well");
 
     assert_eq!(world.asked_with(), ["other-key", "key"]);
@@ -184,13 +184,13 @@ async fn another_model_answers_for_one_that_is_overloaded_and_the_run_says_which
     assert_eq!(models, ["spare:two", "spare:two"]);
     assert_eq!((asked, world.model.count(), spare.count()), (3, 3, 2), "it is left alone then");
 
-    // What is remembered of a model is in Redis alone: another runner reads it there.
+    // Cooldowns of models are in Redis only: another runner reads them there.
     runner.stop().await?;
     let _other = world.runner().await?;
     assert_eq!(world.ask("d", "hello").await?, "echo: hello");
     assert_eq!((world.model.count(), spare.count()), (3, 3));
 
-    // Nobody is left.
+    // No key is left.
     spare.answer(|_| Reply::status(401));
     let failed = world.answer(&world.say("c", "hello").await?).await?;
     assert!(failed.text.contains("neither is any that stands in"), "{}", failed.text);

@@ -1,7 +1,7 @@
-//! Agents use others' tools: found when they are asked for, judged like any, told of when they are
-//! not to be had, and never silently missing.
+//! MCP tools: found on demand, subject to the policy like other tools, and reported when they are
+//! unavailable.
 
-mod packages;
+mod needs_packages;
 mod server;
 
 use std::time::Duration;
@@ -89,7 +89,7 @@ async fn make_until(
     }
 }
 
-/// What the tools of a session's newest turn returned.
+/// Tool results of the session's newest turn.
 async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let newest = journal.iter().rposition(|entry| matches!(entry, Entry::Heard { .. }));
@@ -124,7 +124,7 @@ async fn a_server_s_tool_is_found_described_and_called_and_its_answer_is_marked(
     assert!(came[1].contains(r#""text":{"type":"string"}"#), "{}", came[1]);
     assert!(came[2].contains("comes from the MCP server `x`"), "{}", came[2]);
     assert!(came[2].contains("\nhello! (key s3cret)\n"), "{}", came[2]);
-    // What was not looked up is not sent along, and what was is from then on.
+    // A tool is in the request only after it was looked up.
     let requests = world.model.requests();
     let shown = requests.iter().map(|request| request.tool_names().contains(&"mcp_x_echo"));
     assert_eq!(shown.collect::<Vec<_>>(), [false, false, true, true]);
@@ -195,7 +195,7 @@ async fn a_server_s_tools_obey_the_policy_when_they_are_offered_and_when_they_ar
     assert!(all[0].contains("a! (key") && all[1].contains("bought"), "{all:?}");
     assert_eq!(one[0], refused);
     assert!(one[1].contains("bought"), "{one:?}");
-    // Who names an agent's tools wants it to see them from the start.
+    // Tools that are named for an agent are shown from the start.
     let last = world.model.requests().last().unwrap().clone();
     assert_eq!(last.tool_names(), ["mcp_x_buy"]);
     Ok(())
@@ -284,7 +284,7 @@ async fn a_slow_call_is_given_up_in_time_and_cancelled() -> anyhow::Result<()> {
 
     let came = make(&world, "s", &[("mcp_x_hang", "{}")]).await?;
 
-    // It acts, as far as anybody knows: what came of it is not known.
+    // The tool may have acted: its outcome is unknown.
     assert_eq!(came[0], holdfast_agent::UNKNOWN_OUTCOME);
     world.until("the server sees that nobody waits", async || server.hung_up() == 1).await?;
     Ok(())

@@ -29,7 +29,7 @@ impl Tool<Output> for Camera {
     }
 }
 
-/// Says to the person what nobody is to see.
+/// A tool that sends the user a text which must not be seen.
 struct Hushed;
 
 impl Tool<Output> for Hushed {
@@ -84,7 +84,7 @@ async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>>
         .collect())
 }
 
-/// What is to be sent, in its order: the text, and what is done.
+/// Deliveries in order: text and action.
 async fn deliveries(world: &World) -> anyhow::Result<Vec<(String, Value)>> {
     let sql = "select jsonb_build_array(body, act)::text from session.deliveries order by out_seq";
     let rows = world.texts(sql).await?;

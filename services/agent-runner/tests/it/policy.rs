@@ -1,4 +1,4 @@
-//! What a tenant says about tools holds: when they are offered, and when they are called.
+//! Tool policies of a tenant apply when tools are offered and when they are called.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, place};
 
-/// What the tools of a session returned, and whether they failed.
+/// Tool results of a session, and whether they failed.
 async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<(String, bool)>> {
     let journal = world.journal(sent.session).await?;
     Ok(journal
@@ -47,7 +47,7 @@ async fn name_all(world: &World) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which tools the last request offered.
+/// Tools that the last request offered.
 fn offered(world: &World) -> Vec<String> {
     let requests = world.model.requests();
     let last = requests.last().unwrap();
@@ -117,7 +117,7 @@ impl Tool for Deny {
         let document = json!({ "deny": ["agents_list"] });
         let put = self.0.put_policy(call.tenant, Actor::Operator, None, None, &document);
         put.await.map_err(anyhow::Error::from)?;
-        // What is remembered of the old policy is a second old at most.
+        // The old policy is cached for at most a second.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
         Ok("denied".to_owned())
     }

@@ -1,4 +1,4 @@
-//! What becomes of messages that arrive while their session is busy.
+//! Queue modes: messages that arrive while their session is busy.
 
 use std::{
     sync::Arc,
@@ -89,7 +89,7 @@ async fn collected_messages_wait_for_a_pause_and_share_one_turn() -> anyhow::Res
     // From before it is stored, which is when its pause begins.
     let begun = Instant::now();
     let second = world.send(collect("two")).await?;
-    // However long the two took to be sent, nobody has answered the first.
+    // No runner existed until now, so the first message is unanswered however long sending took.
     let (model, _runner) = gated(&world).await?;
     model.let_out(1);
 
@@ -161,7 +161,7 @@ async fn more_sessions_than_slots_are_all_answered() -> anyhow::Result<()> {
     let world = World::start().await?;
     let mut config = world.config();
     config.runner.slots = 2;
-    // A batch leads to the next: nobody waits for the poll.
+    // A full batch triggers the next claim without the poll.
     config.runner.poll = Duration::from_secs(120);
     let mut sent = Vec::new();
     for n in 0..12 {

@@ -1,4 +1,4 @@
-//! What is remembered comes with a message; and a memory that does not answer stops nobody.
+//! Memory prefetch: memories are added to a message, and a failing memory service stops no turn.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::world::{MESH, Remembers, World};
 
-/// What the last call was answered.
+/// Result of the last call.
 fn returned(chat: &Chat) -> Option<&str> {
     chat.messages.iter().rev().find_map(|message| match message {
         ChatMessage::Tool { output, .. } => Some(output.as_str()),
@@ -69,7 +69,7 @@ async fn a_memory_that_is_away_is_told_to_the_model_and_the_turn_goes_on() -> an
 #[tokio::test]
 async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Result<()> {
     let world = World::start().await?;
-    // It takes connections and says nothing.
+    // The server accepts connections and does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").await?;
     let mut config = world.config();
     config.mesh.secret = MESH.into();
@@ -95,7 +95,7 @@ async fn a_memory_that_hangs_is_waited_for_once_and_not_for_long() -> anyhow::Re
 async fn a_memory_that_is_slow_for_one_tenant_is_still_asked_by_another() -> anyhow::Result<()> {
     let world = World::start().await?;
     let limit = Duration::from_secs(2);
-    // It takes connections and says nothing.
+    // The server accepts connections and does not answer.
     let silent = TcpListener::bind("127.0.0.1:0").await?;
     let mut config = world.config();
     config.mesh.secret = MESH.into();
@@ -333,7 +333,7 @@ async fn notes_are_found_by_their_owner_and_by_nobody_else() -> anyhow::Result<(
         assert_eq!(told, "Nothing is remembered of this.", "{who}");
     }
 
-    // What is changed while no runner is there is seen to by the next one.
+    // A change made while no runner runs is processed by the next one.
     runner.stop().await?;
     let by = holdfast_workspace::By::author("test", "tidying up");
     let edits = vec![
@@ -429,7 +429,7 @@ async fn the_notes_of_the_last_days_are_in_the_owner_s_prompt_and_in_no_other() 
     note(old, "The boiler was repaired.\n").await?;
     let before = owner().await?;
     note(today, "The boiler was repaired.\n").await?;
-    // What an agent is counts after a second.
+    // An agent's snapshot is cached for a second.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let after = owner().await?;
     let stranger = world.ask("ben", "boiler?").await?;
@@ -499,7 +499,7 @@ async fn what_is_worth_it_is_taken_from_a_conversation_that_rests_and_once() -> 
     assert_eq!(asked.load(Ordering::SeqCst), 2, "it was not asked again");
     assert_eq!(remembered(&client, world.tenant).await?, kept, "kept twice");
 
-    // What was reached is not looked at again, also not by one that begins.
+    // Processed entries are not processed again, not even by a new runner.
     second.stop().await?;
     // Other with each version of each row; what is counted as written is told late.
     let written = "select coalesce(sum(hashtext(ctid::text || xmin::text)), 0)::bigint
@@ -618,7 +618,7 @@ async fn what_is_more_than_the_model_reads_at_once_is_looked_through_in_parts() 
     let mut config = world.config_with(&memory);
     let shared = Arc::clone(&model);
     let first = world.runner_with(config.clone(), |app| app.with_demo(shared)).await?;
-    // What is worth it stands first here, and last there.
+    // The matching memory is first here and last there.
     world.ask("anna", "my cat is called Tom").await?;
     for name in ["anna", "ben"] {
         for _ in 0..3 {

@@ -62,7 +62,7 @@ impl World {
     async fn until_done(&self, job: JobId) -> anyhow::Result<Outcome> {
         let jobs = self.jobs()?;
         let is_done = async || {
-            // What is said on a channel has ended once it is there.
+            // A message on a channel is done when it was sent.
             self.take_sent().await.is_ok()
                 && jobs.get(self.tenant, job).await.is_ok_and(|job| job.state == JobState::Done)
         };
@@ -83,7 +83,7 @@ fn coach(asked: &Request) -> Reply {
     match (text.contains("[Scheduled task fired]"), is_told) {
         (false, false) => renews("in 2 seconds"),
         (false, true) => Reply::text("I will"),
-        // It stops once it was said twice.
+        // The model stops after the second time.
         (true, false) if asked.body.to_string().contains("time to stretch") => {
             Reply::text("stretch again")
         }
@@ -190,7 +190,7 @@ async fn an_isolated_turn_is_answered_where_its_job_says_and_told_to_the_main_co
                "isolation": {}})
     };
 
-    // Whoever writes is nobody's owner, and hears of nothing, until the policy says so.
+    // Unknown users are not the owner and see nothing until the policy permits it.
     let strangers = world.until_done(world.due_soon(job("last")).await?).await?;
     let policy = json!({ "owners": ["telegram:42"] });
     world.directory.put_policy(world.tenant, Actor::Operator, None, None, &policy).await?;

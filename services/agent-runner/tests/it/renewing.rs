@@ -24,11 +24,11 @@ struct TokenServer {
 
 #[derive(Default)]
 struct Tokens {
-    /// How many were given.
+    /// Number of tokens issued.
     given: u32,
-    /// What was asked, as pairs.
+    /// Form fields of the requests.
     asked: Vec<Vec<(String, String)>>,
-    /// What is answered instead of tokens.
+    /// Error to answer instead of tokens.
     refuses: Option<(u16, Value)>,
 }
 

@@ -27,7 +27,7 @@ fn system(asked: &Request) -> String {
     asked.messages()[0]["content"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Chooses what `choose` says, and answers as whoever it is by then.
+/// Makes the choice `choose`, and answers as the current agent.
 fn script(
     choose: impl Fn(&Request) -> Reply + Send + Sync + 'static,
 ) -> impl Fn(&Request) -> Reply + Send + Sync + 'static {
@@ -128,7 +128,7 @@ async fn a_runner_that_dies_after_the_choice_leaves_one_choice_and_one_answer() 
         let agent = if first.swap(false, Ordering::SeqCst) { "coach" } else { "coder" };
         Reply::text(format!(r#"{{"agent":"{agent}"}}"#))
     });
-    // Who was chosen does not answer before the first runner is gone.
+    // The chosen agent does not answer before the first runner is gone.
     let is_gone = Arc::new(AtomicBool::new(false));
     let gone = Arc::clone(&is_gone);
     world.model.answer(move |asked| match is_choice(asked) || gone.load(Ordering::SeqCst) {
@@ -260,7 +260,7 @@ async fn a_session_keeps_its_agent_until_it_begins_anew() -> anyhow::Result<()> 
     let by: Vec<ChosenBy> =
         world.choices(sent.session).await?.iter().map(|choice| choice.by).collect();
     assert_eq!(by, [ChosenBy::Model, ChosenBy::Kept, ChosenBy::Model]);
-    // What was written for the first message is for that one.
+    // The prompt for the first message is used for that message only.
     let requests = world.model.requests();
     let second = requests.iter().find(|asked| asked.last_user_text() == "write a program");
     let second = second.ok_or_else(|| anyhow::anyhow!("the second message was not answered"))?;

@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// What a scheduler says when a reminder of that conversation fires.
+    /// Message of a scheduler when a reminder of that conversation fires.
     fn firing(&self, chat: &str, text: &str, fired: Fired) -> NewMessage {
         let body = Body {
             event: Some("reminder".into()),
@@ -77,7 +77,7 @@ async fn a_reminder_is_said_as_it_is_without_a_model_and_the_agent_knows_of_it()
     let _runner = world.runner().await?;
     world.model.queue([Reply::text("hello")]);
     world.text(&world.send(world.direct("42", "hi")).await?).await?;
-    // Nobody who thinks is to be had.
+    // No usable model.
     world.change_agent(|agent| agent.model = Some("nowhere:none".to_owned())).await?;
 
     let fired = Fired { as_is: true, ..reminder(0) };
@@ -455,7 +455,7 @@ async fn where_somebody_is_they_say_once_for_all_their_conversations() -> anyhow
             &yours("America/Lima")
         ]
     );
-    // A group is on the agent's clock, whoever speaks.
+    // A group uses the agent's time zone.
     assert_eq!(shown, [(true, false), (false, true)]);
     assert_eq!(back, agents);
     Ok(())

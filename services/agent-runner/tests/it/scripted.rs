@@ -1,5 +1,4 @@
-//! What a person allowed to run is run as it was: a script that was changed since is asked about
-//! anew.
+//! An approved script runs unchanged: a script that was modified since needs a new approval.
 
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ impl World {
         self.send(NewMessage { key, ..self.message("s", "go") }).await
     }
 
-    /// The one that waits for a word.
+    /// The pending approval.
     async fn asked(&self) -> anyhow::Result<Approval> {
         let all = ApprovalFilter { state: Some(ApprovalState::Pending), session: None, limit: 50 };
         let is_there = async || {

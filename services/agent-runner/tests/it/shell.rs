@@ -41,7 +41,7 @@ fn owner(world: &World, text: &str) -> NewMessage {
     NewMessage { key: SessionKey::main(&world.agent.name), ..world.message("s", text) }
 }
 
-/// What the tools of a session returned, in order.
+/// Tool results of a session, in order.
 async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     let output = |entry| match entry {
@@ -64,7 +64,7 @@ async fn run(world: &World, command: &str) -> anyhow::Result<String> {
     told.pop().ok_or_else(|| anyhow::anyhow!("nothing was told"))
 }
 
-/// What the model does next.
+/// Next action of the model.
 enum Step {
     /// Calls something, by what was said so far.
     Calls(fn(&str) -> Reply),

@@ -1,4 +1,4 @@
-//! Secrets of skills: commands have them, and nobody is told them.
+//! Secrets of skills are available to commands and invisible to people and models.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ async fn started() -> anyhow::Result<World> {
     Ok(world)
 }
 
-/// What its owner is answered.
+/// Answer to a message of the owner.
 async fn owner(world: &World, text: &str) -> anyhow::Result<String> {
     world.text(&world.send(world.owners(text)).await?).await
 }
@@ -207,7 +207,7 @@ async fn people_call_a_skill_by_its_name_also_one_that_no_model_is_told_of() -> 
     assert!(listed.contains("/quiet: Be quiet.") && listed.contains("/plan-a-trip: "), "{listed}");
     assert!(!listed.contains("lacking"), "{listed}");
 
-    // What is no skill is the agent's to read.
+    // A command that is no skill goes to the model.
     assert_eq!(owner(&world, "/nothing of that name").await?, "hello");
     Ok(())
 }

@@ -30,7 +30,7 @@ const MP3: &[u8] = b"ID3 something that sounds";
 #[derive(Clone, Default)]
 struct Fake {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
-    /// It does not speak.
+    /// Speech requests fail.
     is_hoarse: bool,
 }
 

@@ -1,4 +1,4 @@
-//! An agent gives tasks to others, and is told how they ended, whoever dies meanwhile.
+//! An agent gives tasks to subagents and is told how they ended, also after crashes.
 
 use std::time::Duration;
 

@@ -66,7 +66,7 @@ async fn after_more_than_twenty_messages_the_older_ones_are_summarised_once() ->
     assert!(last.contains("They counted.") && last.contains("number 10"), "{last}");
     assert!(!last.contains("number 9"), "{last}");
     assert_eq!(world.model.violations(), Vec::<String>::new());
-    // Nobody speaks: nothing is asked or stored.
+    // Without new messages nothing is requested or stored.
     let (asked, stored) = (world.model.count(), world.journal(session).await?.len());
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(world.model.count(), asked);
@@ -179,7 +179,7 @@ async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on
     assert_eq!(loaded.next_entry, at);
     world.end(&claim, &loaded, holdfast_types::Wait::Anything).await?;
 
-    // It is at rest again: what was said meanwhile the summary does not stand for.
+    // The session is idle again; the summary does not cover the new messages.
     assert_eq!(keep(&new).await?, Summarised::Stored);
     assert_eq!(summaries(&world, session).await?, [("They counted.".to_owned(), 4)]);
 
@@ -194,7 +194,7 @@ async fn a_summary_is_kept_out_of_a_turn_and_of_a_conversation_that_has_moved_on
     let last = world.model.requests().last().unwrap().body.to_string();
     assert!(!last.contains("What is to be forgotten") && !last.contains("They counted"), "{last}");
 
-    // Nobody else's.
+    // A session of another tenant is not found.
     let (other, _) =
         world.directory.create_tenant(holdfast_directory::Actor::Operator, "other").await?;
     let at = i64::try_from(world.journal(session).await?.len())? + 1;
@@ -209,7 +209,7 @@ async fn two_runners_make_one_summary_of_a_conversation() -> anyhow::Result<()> 
     let world = World::start().await?;
     world.model.answer(|asked| {
         if asked.body.to_string().contains(SUMMARISER) {
-            // It is awaited for as long as this test takes.
+            // Hangs until the end of the test.
             return Reply::hang(Duration::from_secs(120));
         }
         Reply::text("counted")

@@ -1,4 +1,4 @@
-//! Runners die, are cut off and come back; what was accepted is answered once all the same.
+//! Runners crash, lose their connections and return; accepted messages are answered exactly once.
 
 use std::{
     sync::Arc,
@@ -71,7 +71,7 @@ async fn another_runner_goes_on_where_one_died() -> anyhow::Result<()> {
     let answer = world.answer(&sent).await?;
 
     assert_eq!(answer.outcome, Some(Outcome::Completed));
-    // Without the sweep nobody would ever go on; how soon is measured elsewhere.
+    // Without the sweep the session would never continue; the delay is measured elsewhere.
     assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
     assert_eq!(world.kinds(sent.session).await?, ["heard", "thought", "returned", "thought"]);
     assert_eq!(world.number("select count(*) from session.runs").await?, 1);

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::world::{World, place, settings};
 
-/// What the tools of a session returned.
+/// Tool results of a session.
 async fn returned(world: &World, sent: &Accepted) -> anyhow::Result<Vec<String>> {
     let journal = world.journal(sent.session).await?;
     Ok(journal

@@ -1,4 +1,4 @@
-//! Whoever watches sees the answer as it is written, and its end.
+//! Watchers see the answer as it is written, and its end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the tests stand on: a tenant with an agent, a model that follows a script, and runners.
+//! Test world: a tenant with an agent, a scripted model, and runners.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct World {
     pub model: FakeModel,
     pub tenant: TenantId,
     pub agent: Agent,
-    /// Where commands' files are.
+    /// Folder of the commands' files.
     pub scratch: tempfile::TempDir,
     pub workspaces: Workspaces,
     database: Database,
@@ -163,7 +163,7 @@ impl World {
                 model_timeout: Duration::from_secs(60),
                 sweep: Duration::from_millis(200),
                 shutdown_grace: Duration::from_secs(5),
-                // Those who want commands say so.
+                // Tests that need commands enable the sandbox.
                 sandbox: holdfast_sandbox::Config {
                     backend: holdfast_sandbox::Choice::None,
                     ..holdfast_sandbox::Config::default()
@@ -261,7 +261,7 @@ impl World {
         Ok(self.sessions.answer(tenant, accepted.message).await?)
     }
 
-    /// What a message is answered, if it is answered.
+    /// Text of the answer to a message, if there is one.
     pub async fn text(&self, accepted: &Accepted) -> anyhow::Result<String> {
         let answer = self.answer(accepted).await?;
         anyhow::ensure!(answer.outcome == Some(Outcome::Completed), "{answer:?}");
@@ -338,7 +338,7 @@ impl World {
         NewMessage { key: SessionKey::main(&self.agent.name), ..self.message("owner", text) }
     }
 
-    /// What is in a file of the agent's.
+    /// Contents of a file of the agent.
     pub async fn file(&self, path: &str) -> anyhow::Result<Option<String>> {
         let path = path.parse()?;
         let found = self.workspaces.read(self.tenant, self.agent.id, &path, None).await?;

@@ -1,5 +1,6 @@
-//! Servers that others wrote, from public packages. Installed once, under `.holdfast/test-packages`
-//! of this repository, and kept; where that cannot be, the tests say so and are passed over.
+//! MCP servers from public packages, installed once under `.holdfast/test-packages` of this
+//! repository. Needs npm, Node.js, pip and the package registries: `tests/tools.py` leaves these
+//! tests out where a tool is missing.
 
 use std::{
     path::{Path, PathBuf},
@@ -23,10 +24,10 @@ use crate::world::{LONG, World};
 const EVERYTHING: &str = "@modelcontextprotocol/server-everything@2026.8.31";
 const FETCH: &str = "mcp-server-fetch==2026.10.24";
 
-/// How long an installation may take: less than a test may, which is skipped where none is possible.
+/// Time limit of an installation, shorter than that of a test.
 const INSTALL: Duration = Duration::from_secs(90);
 
-/// What a package is installed by, into which folder, and what it leaves there.
+/// An installable package: installer, folder, and the file to expect.
 struct Package {
     folder: &'static str,
     leaves: &'static str,
@@ -59,16 +60,9 @@ const PIP: Package = Package {
 };
 
 impl Package {
-    /// Where it is; `None`, and a word to whoever reads along, if it cannot be had.
-    #[expect(clippy::print_stdout, reason = "a test that is passed over has to say so")]
-    async fn get(&self, test: &str) -> Option<PathBuf> {
-        match self.install().await {
-            Ok(path) => Some(path),
-            Err(why) => {
-                println!("SKIPPED {test}: {} cannot be installed: {why:#}", self.folder);
-                None
-            }
-        }
+    /// Path of the package, installed if it is missing.
+    async fn path(&self) -> anyhow::Result<PathBuf> {
+        self.install().await.with_context(|| format!("`{}` cannot be installed", self.folder))
     }
 
     async fn install(&self) -> anyhow::Result<PathBuf> {
@@ -79,7 +73,7 @@ impl Package {
         if there.join(leaves).is_file() {
             return Ok(there);
         }
-        // Another test may install the same: whoever is first puts it in its place.
+        // Another test may install the same package: the first one moves it to its place.
         let own = packages.join(format!("{}-{}", self.folder, std::process::id()));
         let mut command = (self.command)(&own);
         command.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
@@ -97,7 +91,7 @@ impl Package {
 
 #[tokio::test]
 async fn server_everything_is_used_as_a_process_in_the_sandbox() -> anyhow::Result<()> {
-    let Some(there) = NPM.get("server-everything by its pipes").await else { return Ok(()) };
+    let there = NPM.path().await?;
     let world = World::start().await?;
     let index = there.join(NPM.leaves).display().to_string();
     let env = [("API_KEY".to_owned(), "of-the-server".into())];
@@ -157,7 +151,7 @@ async fn everything_by_http(there: &Path) -> anyhow::Result<Started> {
 
 #[tokio::test]
 async fn server_everything_is_used_over_streamable_http() -> anyhow::Result<()> {
-    let Some(there) = NPM.get("server-everything by http").await else { return Ok(()) };
+    let there = NPM.path().await?;
     let (world, server) = (World::start().await?, everything_by_http(&there).await?);
     put(&world, at(&format!("http://127.0.0.1:{}/mcp", server.port))).await?;
     let mut config = config(&world);
@@ -182,7 +176,7 @@ async fn server_everything_is_used_over_streamable_http() -> anyhow::Result<()> 
     assert!(came[1].contains("temperature"), "{}", came[1]);
     assert!(came[3].contains("took longer than 5 s"), "{}", came[3]);
     assert!(came[4].contains("\nEcho: still here\n"), "{}", came[4]);
-    // What does not say that it only reads is recorded before it is called.
+    // A tool that is not declared read-only is recorded before it is called.
     let journal = world.journal(sent.session).await?;
     let begun = journal.iter().filter(|entry| matches!(entry, Entry::Called { .. })).count();
     assert_eq!(begun, 1, "{journal:?}");
@@ -207,7 +201,7 @@ async fn page() -> anyhow::Result<u16> {
 
 #[tokio::test]
 async fn mcp_server_fetch_is_used_with_the_network_that_it_was_given() -> anyhow::Result<()> {
-    let Some(there) = PIP.get("mcp-server-fetch").await else { return Ok(()) };
+    let there = PIP.path().await?;
     let world = World::start().await?;
     let args = ["-m", "mcp_server_fetch", "--ignore-robots-txt", "--allow-private-ips"];
     let server = |network| {

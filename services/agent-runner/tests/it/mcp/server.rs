@@ -20,7 +20,7 @@ use holdfast_types::ToolSpec;
 use serde_json::{Map, Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// What `x-key` said.
+/// Value of the header `x-key`.
 type Key = String;
 
 #[derive(Default)]
@@ -113,12 +113,12 @@ impl Server {
         self.at.port()
     }
 
-    /// How many requests came.
+    /// Number of requests.
     pub fn requests(&self) -> usize {
         self.shared.requests.load(Ordering::Acquire)
     }
 
-    /// How many calls of `hang` nobody waited for to the end.
+    /// Number of calls of `hang` that were abandoned by the caller.
     pub fn hung_up(&self) -> usize {
         self.shared.hung_up.load(Ordering::Acquire)
     }
@@ -163,7 +163,7 @@ fn serve(listener: TcpListener, shared: Arc<Shared>) -> JoinHandle<()> {
     });
     let router = Router::new().route("/mcp", any_service(service)).layer(count);
     tokio::spawn(async move {
-        // It ends with the test.
+        // Runs until the end of the test.
         let _over = axum::serve(listener, router).await;
     })
 }
