@@ -1,7 +1,7 @@
-//! The promises, asked of the tables and of the platforms' own logs.
+//! Checks of the mesh's guarantees, in the tables and in the platforms' logs.
 //!
-//! Each query finds what breaks a promise, and so must find nothing. They read as the schema's
-//! owner, whom row-level security does not bind, and only after the mesh has come to rest.
+//! Each query selects violations of a guarantee and must return nothing. The queries run as the
+//! schema's owner, who bypasses row-level security, and only after the mesh is idle.
 
 mod queries;
 
@@ -15,10 +15,8 @@ use crate::mesh::Mesh;
 use crate::script::{Word, ids};
 use queries::BROKEN;
 
-/// What was found.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What breaks a promise.
     pub broken: Vec<String>,
     /// What there was to look at: a check of nothing proves nothing.
     pub counts: BTreeMap<&'static str, u64>,
@@ -38,11 +36,6 @@ impl Findings {
     }
 }
 
-/// Asks all of it.
-///
-/// # Errors
-///
-/// If the database does not answer.
 pub async fn check(mesh: &Mesh, said: &[Said]) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     let mut admin = PgConnection::connect(&mesh.admin_url()).await?;
@@ -188,7 +181,8 @@ async fn keyed(
     Ok(())
 }
 
-/// I4 on a channel that takes none: each reply arrives at most once, and what is flagged `sent` did.
+/// I4 on a channel that takes none: each reply arrives at most once, and what is flagged `sent`
+/// did.
 async fn plain(
     findings: &mut Findings,
     mesh: &Mesh,

@@ -1,7 +1,7 @@
-//! Schedulers as processes, and jobs whose every slot is accounted for.
+//! Schedulers as processes, and jobs whose every slot is checked.
 //!
-//! What a job's slots are is known without asking a scheduler: they are whole intervals from its
-//! anchor. So a slot that was missed is seen as well as one that came twice.
+//! The test computes a job's slots itself: whole intervals from its anchor. So it detects slots
+//! that were missed as well as slots that fired twice.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -39,7 +39,6 @@ const MOST_SHOWN: usize = 12;
 #[derive(Debug)]
 pub struct Clockwork {
     // Dropped first: processes before what they stand on.
-    /// The replicas.
     pub replicas: Vec<Arc<Node>>,
     /// The jobs, past all replicas.
     pub jobs: Jobs,
@@ -60,11 +59,10 @@ struct Made {
     every: Option<Duration>,
 }
 
-/// What became of all slots. What failed is tried again under a key of its own: all tries of a slot
-/// are that slot's.
+/// Outcome of all slots. A failed firing is retried under a key of its own; all attempts count for
+/// their slot.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Slots that were due.
     pub due: usize,
     /// Those of which there is no message.
     pub missed: usize,
@@ -84,20 +82,12 @@ pub struct Account {
 
 impl Clockwork {
     /// So many replicas that do not run yet, and so many tenants.
-    ///
-    /// # Errors
-    ///
-    /// If a backend refuses, or the product cannot be built.
     pub async fn prepare(replicas: usize, tenants: usize) -> anyhow::Result<Self> {
         let program = crate::program::holdfast().await?.to_owned();
         Self::prepare_on(Backends::get().await?, program, replicas, tenants).await
     }
 
     /// The same over these backends, with this binary.
-    ///
-    /// # Errors
-    ///
-    /// If a backend refuses.
     pub async fn prepare_on(
         backends: &Backends,
         program: PathBuf,
@@ -147,10 +137,6 @@ impl Clockwork {
     }
 
     /// Makes jobs that are due each second, spread over it, each of whose slots is made up for.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn add_each_second(&mut self, count: usize) -> anyhow::Result<()> {
         let every = Duration::from_secs(1);
         let anchor = Timestamp::now().as_millisecond();
@@ -163,10 +149,6 @@ impl Clockwork {
     }
 
     /// Makes jobs that are all due in one instant, so long from now, and says when that is.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn add_at_once(
         &mut self,
         count: usize,
@@ -180,10 +162,6 @@ impl Clockwork {
     }
 
     /// Makes many jobs that are due at these times, past the product, which would take a while.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn add_many(&mut self, times: &[Timestamp]) -> anyhow::Result<()> {
         const SQL: &str = "
             insert into schedule.jobs
@@ -216,10 +194,6 @@ impl Clockwork {
     }
 
     /// A connection as the owner.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn admin(&self) -> anyhow::Result<PgConnection> {
         Ok(PgConnection::connect(&self.database.admin_url()).await?)
     }
@@ -262,14 +236,14 @@ impl Clockwork {
         })
     }
 
-    /// Has no job come any more, and waits until all that was due by then has ended.
+    /// Stops all jobs, and waits until every firing that was due by then has ended.
     ///
     /// # Errors
     ///
     /// If what is due is not decided within `patience`, or nothing ends for as long.
     pub async fn finish(&self, patience: Duration) -> anyhow::Result<Account> {
-        // In one statement, under the rows' locks (taken in the order that everybody does): what was
-        // decided until then was due, and no more.
+        // One statement under the rows' locks, taken in the usual order: exactly the slots decided
+        // until then were due.
         const STOP: &str = "
             with old as (
                 select tenant_id, job_id, slot_at from schedule.jobs
@@ -375,10 +349,6 @@ impl Clockwork {
     }
 
     /// Reads one number as the owner.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut admin = PgConnection::connect(&self.database.admin_url()).await?;
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut admin).await?)

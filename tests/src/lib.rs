@@ -1,19 +1,18 @@
-//! What tests of the whole mesh stand on: its processes, those who talk to it, and the checks of
-//! its promises.
+//! Test kit for the whole mesh: its processes, message senders, and checks of its guarantees.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
 //! | [`mesh`] | gateways, runners and bridges as processes, over backends behind proxies |
-//! | [`node`], [`program`] | one process that is killed, paused, drained and started again; its binary |
-//! | [`tenant`] | who uses the mesh: keys, a bot, a webhook, a model |
-//! | [`script`] | what the model answers |
-//! | [`load`] | who talks, through every door, each message once to three times |
-//! | [`person`] | one who talks, in Telegram or by gRPC, and waits for what is said |
-//! | [`clockwork`] | schedulers as processes, and jobs whose every slot is accounted for |
-//! | [`checks`] | the promises I1 to I8, asked of the tables and of the platforms' own logs |
-//! | [`turnstile`] | one heavy test at a time |
+//! | [`node`], [`program`] | one process that can be killed, paused, drained and restarted; its binary |
+//! | [`tenant`] | test tenants with keys, a bot, a webhook and a model |
+//! | [`script`] | the fake model's behaviour |
+//! | [`load`] | senders on every channel; each message is sent one to three times |
+//! | [`person`] | a client in Telegram or by gRPC that waits for replies |
+//! | [`clockwork`] | schedulers as processes, and jobs whose every slot is checked |
+//! | [`checks`] | the guarantees I1 to I8, checked in the tables and the platforms' logs |
+//! | [`turnstile`] | lock that runs one heavy test at a time |
 //!
-//! docs/chaos.md says what is done to the mesh with them.
+//! docs/chaos.md lists the faults that the tests inject.
 
 pub mod checks;
 pub mod clockwork;

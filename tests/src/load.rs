@@ -1,8 +1,8 @@
-//! Who talks to the mesh: by gRPC, by signed webhooks, by Telegram.
+//! Message senders of the mesh tests: gRPC, signed webhooks, Telegram.
 //!
-//! Each message is sent once to three times, over different gateways and bridges, always with the
-//! same key, and each of those again until it is answered. So whoever sends knows that it was
-//! accepted; what was accepted is in the ledger.
+//! Each message is sent one to three times, over different gateways and bridges, always with the
+//! same idempotency key, and each copy is retried until it is answered. So the sender knows which
+//! messages were accepted; the ledger lists them.
 
 mod channels;
 
@@ -45,11 +45,8 @@ pub enum Door {
 /// A conversation: one sender, who says one thing after the other.
 #[derive(Debug, Clone)]
 pub struct Conversation {
-    /// Whose, by its number.
     pub tenant: usize,
-    /// Which of the tenant's.
     pub number: usize,
-    /// How it is held.
     pub door: Door,
 }
 
@@ -58,11 +55,8 @@ pub struct Conversation {
 pub struct Said {
     /// Its id, which its text begins with.
     pub id: String,
-    /// Whose.
     pub tenant: usize,
-    /// How it came in.
     pub door: Door,
-    /// What it asks for.
     pub word: Word,
     /// How often it was sent, besides what was sent again because nobody answered.
     pub copies: usize,
@@ -86,11 +80,6 @@ pub struct Load<'m> {
 }
 
 impl<'m> Load<'m> {
-    /// Nobody talks yet.
-    ///
-    /// # Errors
-    ///
-    /// If an address is none.
     pub fn on(mesh: &'m Mesh) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let mut clients = Vec::new();

@@ -33,13 +33,10 @@ const START: Duration = Duration::from_secs(30);
 /// What a mesh is made of.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Gateways.
     pub gateways: usize,
-    /// Runners.
     pub runners: usize,
     /// Bridges; each calls the gateway of its number.
     pub bridges: usize,
-    /// Schedulers.
     pub schedulers: usize,
     /// Memories; all call the first.
     pub memories: usize,
@@ -49,9 +46,7 @@ pub struct Plan {
     pub lease: Duration,
     /// Turns that a runner runs at once.
     pub slots: u32,
-    /// The runner's binary.
     pub runner: PathBuf,
-    /// Its failpoints.
     pub failpoints: String,
 }
 
@@ -74,14 +69,11 @@ impl Plan {
     }
 }
 
-/// What is not ours.
 #[derive(Debug)]
 pub struct Fakes {
-    /// The model.
     pub model: FakeModel,
     /// What was wrong with what it was asked.
     pub complaints: Complaints,
-    /// Telegram.
     pub telegram: FakeTelegram,
     /// The receiver of signed webhooks, which takes each key once.
     pub receiver: FakeReceiver,
@@ -92,15 +84,10 @@ pub struct Fakes {
 /// What stands between processes and backends.
 #[derive(Debug)]
 pub struct Proxies {
-    /// Between gateways and Postgres.
     pub gateway_database: Proxy,
-    /// Between runners and Postgres.
     pub runner_database: Proxy,
-    /// Between bridges and Postgres.
     pub bridge_database: Proxy,
-    /// Between everybody and NATS.
     pub nats: Proxy,
-    /// Between everybody and Redis.
     pub redis: Proxy,
 }
 
@@ -108,23 +95,16 @@ pub struct Proxies {
 #[derive(Debug)]
 pub struct Mesh {
     // In the order in which they are dropped: processes before what they stand on.
-    /// The gateways.
     pub gateways: Vec<Arc<Node>>,
     /// The addresses where they speak gRPC.
     pub grpc: Vec<SocketAddr>,
-    /// The runners.
     pub runners: Vec<Arc<Node>>,
-    /// The bridges.
     pub bridges: Vec<Arc<Node>>,
-    /// The schedulers.
     pub schedulers: Vec<Arc<Node>>,
-    /// The memories.
     pub memories: Vec<Arc<Node>>,
     /// What stands between them and their backends.
     pub proxies: Proxies,
-    /// What is not ours.
     pub fakes: Fakes,
-    /// Who uses it.
     pub tenants: Vec<Tenant>,
     /// The session protocol over its database, past all proxies.
     pub sessions: Sessions,
@@ -135,10 +115,6 @@ pub struct Mesh {
 
 impl Mesh {
     /// Prepares a mesh over these backends; no process runs yet.
-    ///
-    /// # Errors
-    ///
-    /// If a backend refuses, or the product cannot be built.
     pub async fn prepare(plan: &Plan, backends: &Backends) -> anyhow::Result<Self> {
         let holdfast = crate::program::holdfast().await?.to_owned();
         let database = Database::create_on(backends).await?;
@@ -214,10 +190,6 @@ impl Mesh {
     }
 
     /// Prepares a mesh and starts all of it.
-    ///
-    /// # Errors
-    ///
-    /// If a process does not become ready, with what it said last.
     pub async fn start(plan: &Plan, backends: &Backends) -> anyhow::Result<Self> {
         let mesh = Self::prepare(plan, backends).await?;
         let all = mesh.nodes();
@@ -226,7 +198,6 @@ impl Mesh {
         Ok(mesh)
     }
 
-    /// All of its processes.
     #[must_use]
     pub fn nodes(&self) -> Vec<Arc<Node>> {
         let talking = self.gateways.iter().chain(&self.runners).chain(&self.bridges);
@@ -240,10 +211,6 @@ impl Mesh {
     }
 
     /// Runs a statement as the owner.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn admin(&self, sql: &str) -> anyhow::Result<u64> {
         let mut connection = PgConnection::connect(&self.admin_url()).await?;
         let done = sqlx::query(AssertSqlSafe(sql)).execute(&mut connection).await?;
@@ -251,20 +218,12 @@ impl Mesh {
     }
 
     /// Reads one number as the owner.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn number(&self, sql: &str) -> anyhow::Result<i64> {
         let mut connection = PgConnection::connect(&self.admin_url()).await?;
         Ok(sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut connection).await?)
     }
 
     /// Reads one text as the owner; empty if there is none.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
     pub async fn text(&self, sql: &str) -> anyhow::Result<String> {
         let mut connection = PgConnection::connect(&self.admin_url()).await?;
         let found: Option<Option<String>> =
@@ -272,12 +231,8 @@ impl Mesh {
         Ok(found.flatten().unwrap_or_default())
     }
 
-    /// What a send that was cut off leaves behind is looked at after a minute; no test has one.
-    /// No send of these platforms takes as long as `older`, so what is older has lost its bridge.
-    ///
-    /// # Errors
-    ///
-    /// If the database refuses.
+    /// Lets interrupted sends expire now instead of after a minute. No send to these fakes takes as
+    /// long as `older`, so a send that is older has lost its bridge.
     pub async fn lapse_sends(&self, older: Duration) -> anyhow::Result<u64> {
         let left = holdfast_session::SENDING.saturating_sub(older).as_secs_f64();
         // What is only claimed lapses by itself.

@@ -1,7 +1,7 @@
 //! One process of the mesh, under a name and at an address that outlive it.
 //!
-//! **What can go wrong.** Several things happen to a node at once: it is killed, found dead,
-//! paused. Each holds the node for as long as it takes; who cannot wait asks for another.
+//! **What can go wrong.** Several faults may hit a node at once: kill, restart, pause. Each locks the
+//! node while it acts; a caller that cannot wait skips the node.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,30 +20,20 @@ const FENCED: &str = "holdfast_session_fenced_writes_total";
 /// What a process of the mesh does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// The door for callers.
     Gateway,
-    /// Runs agents.
     Runner,
-    /// Speaks to platforms.
     Bridge,
-    /// Turns time into messages.
     Scheduler,
-    /// Keeps what agents know.
     Memory,
 }
 
-/// How to start it.
 #[derive(Debug, Clone)]
 pub struct Spec {
     /// What it is called here: `runner-1`.
     pub name: String,
-    /// What it does.
     pub role: Role,
-    /// Its binary.
     pub program: PathBuf,
-    /// The binary's arguments.
     pub args: Vec<String>,
-    /// Its settings.
     pub env: Vec<(String, String)>,
     /// Where it tells of its health and its numbers.
     pub http: SocketAddr,
@@ -52,13 +42,11 @@ pub struct Spec {
 /// What was done to a node.
 #[derive(Debug, Default)]
 pub struct Counts {
-    /// Killed from outside.
     pub kills: AtomicU64,
     /// Died by itself, as at a failpoint.
     pub deaths: AtomicU64,
     /// Stopped for longer than its lease.
     pub pauses: AtomicU64,
-    /// Asked to stop.
     pub drains: AtomicU64,
 }
 
@@ -80,10 +68,6 @@ pub struct Node {
 
 impl Node {
     /// A node that does not run yet.
-    ///
-    /// # Errors
-    ///
-    /// If this machine cannot make HTTP calls.
     pub fn new(spec: Spec) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let http = reqwest::Client::builder().timeout(Duration::from_millis(500)).build()?;
@@ -98,37 +82,23 @@ impl Node {
         })
     }
 
-    /// How it is started.
     #[must_use]
     pub const fn spec(&self) -> &Spec {
         &self.spec
     }
 
     /// Starts it, with these settings besides its own.
-    ///
-    /// # Errors
-    ///
-    /// If the program cannot be run.
     pub async fn start_with(&self, env: &[(&str, &str)]) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         *process = Some(self.spawn(env)?);
         Ok(())
     }
 
-    /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// If the program cannot be run.
     pub async fn start(&self) -> anyhow::Result<()> {
         self.start_with(&[]).await
     }
 
     /// Waits until it says that it is ready.
-    ///
-    /// # Errors
-    ///
-    /// If it does not say so in time, or has ended.
     pub async fn ready(&self, limit: Duration) -> anyhow::Result<()> {
         let url = format!("http://{}/readyz", self.spec.http);
         let mut process = self.process.lock().await;
@@ -137,10 +107,6 @@ impl Node {
     }
 
     /// Kills it as a crash would, and leaves it dead.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub async fn kill(&self) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         self.ask_fenced().await;
@@ -152,10 +118,6 @@ impl Node {
     }
 
     /// Kills it as a crash would if it runs.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be killed.
     pub async fn end(&self) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         let Some(mut dying) = process.take() else { return Ok(()) };
@@ -166,10 +128,6 @@ impl Node {
 
     /// Kills it as a crash would and starts it at once. If something else is being done to it,
     /// does nothing and says so.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
     pub async fn crash(&self) -> anyhow::Result<bool> {
         let Ok(mut process) = self.process.try_lock() else { return Ok(false) };
         self.ask_fenced().await;
@@ -185,10 +143,6 @@ impl Node {
     }
 
     /// Starts it again if it has died by itself.
-    ///
-    /// # Errors
-    ///
-    /// If it cannot be started.
     pub async fn revive(&self) -> anyhow::Result<()> {
         let Ok(mut process) = self.process.try_lock() else { return Ok(()) };
         let Some(running) = process.as_mut() else { return Ok(()) };
@@ -201,10 +155,6 @@ impl Node {
     }
 
     /// Waits until it has died by itself, and leaves it dead.
-    ///
-    /// # Errors
-    ///
-    /// If it lives on.
     pub async fn dies(&self, limit: Duration) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         let mut dying = process.take().with_context(|| format!("{} is down", self.spec.name))?;
@@ -215,10 +165,6 @@ impl Node {
     }
 
     /// Stops it in its tracks for so long, as a suspended machine would.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub async fn pause(&self, time: Duration) -> anyhow::Result<()> {
         let process = self.process.lock().await;
         let process = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?;
@@ -233,10 +179,6 @@ impl Node {
     }
 
     /// Asks it to stop, waits until it has, and leaves it so. Says how long it took.
-    ///
-    /// # Errors
-    ///
-    /// If it takes longer than `limit`, or ends otherwise than well.
     pub async fn stop(&self, limit: Duration) -> anyhow::Result<Duration> {
         let mut process = self.process.lock().await;
         self.ask_fenced().await;
@@ -257,10 +199,6 @@ impl Node {
     }
 
     /// CPU time that it has used, in hundredths of a second.
-    ///
-    /// # Errors
-    ///
-    /// If it does not run.
     pub async fn cpu_ticks(&self) -> anyhow::Result<u64> {
         let process = self.process.lock().await;
         let pid = process.as_ref().with_context(|| format!("{} is down", self.spec.name))?.pid();

@@ -33,7 +33,6 @@ impl<'m> Person<'m> {
         Self { mesh, bot: bot.to_owned(), id }
     }
 
-    /// Writes to the bot.
     pub fn say(&self, text: &str) {
         self.mesh.fakes.telegram.push(&self.bot, Incoming::private(self.id, text));
     }
@@ -47,20 +46,12 @@ impl<'m> Person<'m> {
     }
 
     /// Waits until the bot has sent so many messages here.
-    ///
-    /// # Errors
-    ///
-    /// If it does not.
     pub async fn hears(&self, count: usize) -> anyhow::Result<()> {
         let is_heard = async || Ok(self.heard().len() >= count);
         until("the bot says something", is_heard).await
     }
 
     /// Writes to the bot, and says what it says next.
-    ///
-    /// # Errors
-    ///
-    /// If it says nothing.
     pub async fn ask(&self, text: &str) -> anyhow::Result<String> {
         let before = self.heard().len();
         self.say(text);
@@ -79,10 +70,6 @@ pub struct Caller {
 
 impl Caller {
     /// The one with the key of the tenant with this number.
-    ///
-    /// # Errors
-    ///
-    /// If the gateway's address is none.
     pub fn of(mesh: &Mesh, tenant: usize) -> anyhow::Result<Self> {
         holdfast_kit::tls::install_crypto();
         let channel = holdfast_grpc::channel(&format!("http://{}", mesh.grpc[0]), LONG)?;
@@ -90,10 +77,6 @@ impl Caller {
     }
 
     /// The message, with the key.
-    ///
-    /// # Errors
-    ///
-    /// If the key is no header.
     pub fn request<T>(&self, message: T) -> anyhow::Result<Request<T>> {
         let mut request = Request::new(message);
         request.metadata_mut().insert("authorization", format!("Bearer {}", self.key).parse()?);
@@ -102,10 +85,6 @@ impl Caller {
     }
 
     /// Makes somebody, as `telegram:42`, the owner of the tenant's agents.
-    ///
-    /// # Errors
-    ///
-    /// If it is refused.
     pub async fn put_owner(&self, owner: &str) -> anyhow::Result<()> {
         let document = json!({"owners": [owner]}).to_string();
         let put = pb::PutPolicyRequest { document, ..pb::PutPolicyRequest::default() };
@@ -115,10 +94,6 @@ impl Caller {
     }
 
     /// Says something in a session, and what it is answered; no name is the main session.
-    ///
-    /// # Errors
-    ///
-    /// If it is refused, or not answered well.
     pub async fn ask(&self, session: &str, text: &str) -> anyhow::Result<String> {
         let (session, text) = (session.to_owned(), text.to_owned());
         let send = pb::SendRequest { session, text, ..pb::SendRequest::default() };
@@ -135,10 +110,6 @@ impl Caller {
 }
 
 /// Waits until something is so.
-///
-/// # Errors
-///
-/// If it is not in time, or cannot be known.
 pub async fn until(
     what: &str,
     is_so: impl AsyncFn() -> anyhow::Result<bool>,

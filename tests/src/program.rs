@@ -1,4 +1,4 @@
-//! Where the `holdfast` binary is.
+//! Path of the `holdfast` binary.
 //!
 //! `make test` builds it first. Whoever runs one test by hand gets it built here, if it is missing
 //! or older than the sources.
@@ -14,10 +14,6 @@ use tokio::sync::OnceCell;
 const SOURCES: [&str; 5] = ["crates", "services", "cli/src", "proto/holdfast", "migrations"];
 
 /// The binary beside this test's own, built if it is missing or out of date.
-///
-/// # Errors
-///
-/// If it cannot be built, with what cargo said.
 pub async fn holdfast() -> anyhow::Result<&'static Path> {
     static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
     BUILT.get_or_try_init(find).await.map(PathBuf::as_path)

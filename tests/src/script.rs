@@ -1,4 +1,4 @@
-//! What the model answers: it reads the messages of its turn, makes the calls that they ask for,
+//! Script of the fake model: it reads the messages of its turn, makes the calls that they ask for,
 //! and then names each message in its answer.
 //!
 //! A message is `<id> <word>`, as in `t0m000012 note`; the word says what is to be done about it:
@@ -20,9 +20,7 @@ use serde_json::{Value, json};
 /// What a message asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// An answer.
     Say,
-    /// A tool that reads.
     Status,
     /// A tool that writes: a message besides the answer.
     Note,
@@ -56,7 +54,6 @@ impl Word {
 pub struct Complaints(Arc<Mutex<Vec<String>>>);
 
 impl Complaints {
-    /// All of them.
     #[must_use]
     pub fn all(&self) -> Vec<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -171,7 +168,6 @@ fn wants(text: &str) -> Vec<(String, Word)> {
     pairs.map(|pair| (pair[0].to_owned(), Word::parse(pair[1]).unwrap_or(Word::Say))).collect()
 }
 
-/// `t<tenant>m<six digits>`.
 fn is_id(word: &str) -> bool {
     let Some((tenant, number)) = word.strip_prefix('t').and_then(|rest| rest.split_once('m'))
     else {

@@ -1,4 +1,4 @@
-//! Who uses the mesh: a tenant with a key, a bot, a webhook, and a model.
+//! Test tenants: each with a key, a bot, a webhook and a model.
 
 use anyhow::Context as _;
 use holdfast_directory::{
@@ -16,11 +16,9 @@ const RATE: u32 = 10_000_000;
 /// A tenant, ready to talk.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// Its id.
     pub id: TenantId,
     /// `t0`, `t1`, …: what the ids of its messages begin with.
     pub name: String,
-    /// Its API key.
     pub key: String,
     /// How its agent takes input while it is busy.
     pub mode: QueueMode,
@@ -28,16 +26,11 @@ pub struct Tenant {
     pub webhook: AccountId,
     /// What both sides of the webhook sign with.
     pub secret: String,
-    /// Its bot's token.
     pub bot: String,
 }
 
 impl Tenant {
     /// The tenant with this number, whose agent takes input so.
-    ///
-    /// # Errors
-    ///
-    /// If the directory refuses.
     pub async fn create(
         directory: &Directory,
         number: usize,

@@ -6,26 +6,18 @@ use std::fs::File;
 
 use anyhow::Context as _;
 
-/// Held for as long as a test needs the machine; the next one waits for its end.
+/// Lock on the machine; the next test waits until it is dropped.
 #[derive(Debug)]
 pub struct Turn {
     _held: File,
 }
 
 /// Waits until no other test has the machine for itself, and then keeps it.
-///
-/// # Errors
-///
-/// If the lock's file cannot be made.
 pub async fn alone() -> anyhow::Result<Turn> {
     wait(File::lock).await
 }
 
 /// Waits until no test has the machine for itself; others that share it may run beside.
-///
-/// # Errors
-///
-/// If the lock's file cannot be made.
 pub async fn shared() -> anyhow::Result<Turn> {
     wait(File::lock_shared).await
 }

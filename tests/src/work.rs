@@ -65,7 +65,6 @@ const STEPS: [(&str, &str); 10] = [
     ("spawn", "works on it"),
 ];
 
-/// Where the work stands.
 #[derive(Debug, Clone)]
 pub struct Work {
     /// What its deeds are known by.

@@ -1,4 +1,4 @@
-//! How each process of a mesh is started: its port, its settings.
+//! Start parameters of a mesh's processes: ports and settings.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;

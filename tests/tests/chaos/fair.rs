@@ -1,4 +1,4 @@
-//! One tenant's crowd is not another tenant's wait.
+//! Fairness: many sessions of one tenant do not delay another tenant.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! It learns: a skill is found in a registry, installed, used, and then recommended, by one runner
-//! and by the next.
+//! Skills survive a runner's crash: a skill is found in a registry, installed, used, and then
+//! recommended, by one runner and by the next.
 
 use std::fs;
 use std::path::Path;

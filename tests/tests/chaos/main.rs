@@ -1,4 +1,5 @@
-//! What is done to the mesh, and what must hold all the same; docs/chaos.md has the table.
+//! Chaos tests: faults are injected into the mesh, and its guarantees must hold; docs/chaos.md has
+//! the table.
 //!
 //! `make test` runs the short form. `HOLDFAST_CHAOS=long` runs the long one, whose storm lasts
 //! `HOLDFAST_CHAOS_MINUTES`.
@@ -42,9 +43,7 @@ const POINTS: [&str; 13] = [
 /// How long a test goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// For every change.
     Short,
-    /// For a night.
     Long,
 }
 

@@ -1,5 +1,5 @@
-//! It remembers: what somebody says in one session is known in their other ones, and to nobody else,
-//! though the memory and the runner that kept it are killed.
+//! Memories under failures: what a user says in one session is known in their other sessions, and
+//! to nobody else, although the memory service and the runner are killed.
 
 use anyhow::ensure;
 use holdfast_proto::gateway::v1 as pb;
@@ -17,7 +17,6 @@ use crate::RUNNER;
 /// The machine may be busy: what is remembered is waited for.
 const PATIENT: (&str, &str) = ("HOLDFAST_RUNNER__MEMORY__RECALL_TIMEOUT", "10s");
 
-/// The tenant's second bot.
 const SECOND: &str = "2000:token-of-the-second-bot";
 
 const ANYBODY: &str = "I know of nobody";

@@ -1,4 +1,4 @@
-//! What a test has to say: on stderr, and in `target/chaos/<name>.txt`.
+//! Report of a chaos test: on stderr, and in `target/chaos/<name>.txt`.
 
 use std::fmt::{Display, Write as _};
 use std::io::Write as _;
@@ -20,7 +20,6 @@ impl Report {
         let _ = writeln!(self.text, "  {what:<58} {number}");
     }
 
-    /// Shows all of it.
     pub fn show(&self) -> anyhow::Result<()> {
         std::io::stderr().write_all(self.text.as_bytes())?;
         let exe = std::env::current_exe()?;

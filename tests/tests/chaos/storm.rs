@@ -1,5 +1,5 @@
-//! Everything at once: processes are killed, paused and drained, backends crash, answers get lost,
-//! while people talk. Then it is calm, and every promise is asked for.
+//! All faults at once: processes are killed, paused and drained, backends crash, answers get lost,
+//! while messages are sent. Then the faults stop, and every guarantee is checked.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who talks during the storm, and about what.
+//! Conversations during the storm.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! It wakes by itself: from what a person asks for in Telegram to what they are told in time,
-//! while schedulers and runners are killed at the moments at which it hurts most.
+//! Reminders and jobs under failures: from a request in Telegram to the timely message, while
+//! schedulers and runners are killed at the most critical moments.
 //!
 //! The person asks for two minutes; the model asks the tool for two seconds.
 
@@ -24,9 +24,9 @@ const FOR_EVER: Duration = Duration::from_secs(600);
 /// Reminders may follow each other as soon as in this test.
 const QUICK: (&str, &str) = ("HOLDFAST_SCHEDULES__REMINDERS_APART", "1s");
 
-/// Two places at which a scheduler can be held up for as long as somebody has their locks: the first
-/// reminder is in the inbox and its firing is not known to be delivered; the second one is about
-/// to go into the inbox.
+/// Two places at which a scheduler can be held up for as long as somebody has their locks: the
+/// first reminder is in the inbox and its firing is not known to be delivered; the second one is
+/// about to go into the inbox.
 const GATES: &str = "
     create function schedule.held_up() returns trigger language plpgsql as $$
     begin
@@ -50,7 +50,6 @@ fn held_up(lock: i64) -> String {
     )
 }
 
-/// The model.
 #[derive(Debug, Default)]
 struct Coach {
     /// Whoever asks what to do about the first reminder waits in vain.

@@ -1,4 +1,4 @@
-//! What is done to the mesh and to what it stands on, until a given moment.
+//! Faults that hit the mesh and its backends until a given moment.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

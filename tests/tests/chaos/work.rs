@@ -297,10 +297,8 @@ const OPEN: &str = "
         where r.session_id = t.session_id and r.run_id = t.run_id and r.kind = 'returned'
           and r.body->>'call' = c->>'id')";
 
-/// Who died.
 #[derive(Debug, Default)]
 struct Deaths {
-    /// How many.
     count: usize,
     /// In which calls some of them did.
     tools: BTreeSet<String>,

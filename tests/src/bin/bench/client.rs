@@ -44,11 +44,9 @@ pub struct Client {
 /// How long a turn took, from the caller's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
-    /// When it was sent.
     pub sent: Instant,
     /// Until the first text came.
     pub first: Duration,
-    /// Until it was done.
     pub done: Duration,
 }
 
@@ -133,9 +131,7 @@ pub fn fresh(what: &str) -> String {
 /// answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
-    /// How many.
     pub parallel: usize,
-    /// Which model answers them.
     pub model: Model,
     /// How long they go on before anything is measured.
     pub warm_up: Duration,
@@ -148,7 +144,6 @@ pub struct Load {
 pub struct Loaded<T> {
     /// Turns that ended within the time.
     pub turns: usize,
-    /// The time.
     pub time: Duration,
     /// How long those turns took.
     pub latency: Samples,
@@ -157,7 +152,6 @@ pub struct Loaded<T> {
 }
 
 impl<T> Loaded<T> {
-    /// Turns in a second.
     pub fn rate(&self) -> f64 {
         crate::report::float(self.turns) / self.time.as_secs_f64()
     }

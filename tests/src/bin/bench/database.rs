@@ -1,4 +1,4 @@
-//! What Postgres' own counters say.
+//! Counters of Postgres: transactions, row versions, durability settings.
 
 use sqlx::PgConnection;
 
@@ -11,7 +11,6 @@ pub struct Transactions {
     pub all: i64,
 }
 
-/// Counts transactions.
 pub async fn transactions(admin: &mut PgConnection) -> sqlx::Result<Transactions> {
     const SQL: &str = "
         select pg_snapshot_xmax(pg_current_snapshot())::text::bigint,

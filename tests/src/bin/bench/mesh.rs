@@ -38,24 +38,17 @@ pub struct Setup {
     pub cap: u32,
 }
 
-/// One of our services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// `holdfast gateway`.
     Gateway,
-    /// `holdfast agent-runner`.
     Runner,
-    /// `holdfast channel-bridge`.
     Bridge,
-    /// `holdfast scheduler`.
     Scheduler,
 }
 
 impl Service {
-    /// All of them.
     pub const ALL: [Self; 4] = [Self::Gateway, Self::Runner, Self::Bridge, Self::Scheduler];
 
-    /// Its subcommand.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
@@ -69,9 +62,7 @@ impl Service {
 /// A tenant that has an agent for each fake model.
 #[derive(Debug, Clone)]
 pub struct Tenant {
-    /// Its id.
     pub id: TenantId,
-    /// Its key.
     pub key: SecretString,
 }
 
@@ -79,7 +70,6 @@ pub struct Tenant {
 #[derive(Debug)]
 pub struct Mesh {
     running: Vec<(Service, Process)>,
-    /// The fake models.
     pub models: Models,
     /// The tenant that is measured, with the cap of the setup.
     pub tenant: Tenant,
@@ -100,7 +90,6 @@ struct Secrets {
     mesh: String,
 }
 
-/// Where the services listen.
 #[derive(Debug, Clone, Copy)]
 struct Doors {
     http: SocketAddr,
@@ -155,7 +144,6 @@ impl Mesh {
         Client::new(self.doors.grpc, &tenant.key)
     }
 
-    /// The HTTP API's address.
     pub const fn http(&self) -> SocketAddr {
         self.doors.http
     }
@@ -165,7 +153,6 @@ impl Mesh {
         Ok(self.process(service)?.pid())
     }
 
-    /// The backends.
     pub const fn backends(&self) -> &OwnBackends {
         &self.backends
     }
@@ -175,7 +162,6 @@ impl Mesh {
         &self.program
     }
 
-    /// A service's process.
     pub fn process(&self, service: Service) -> anyhow::Result<&Process> {
         let found = self.running.iter().find(|(running, _)| *running == service);
         let found = found.with_context(|| format!("`{}` does not run", service.name()))?;

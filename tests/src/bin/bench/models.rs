@@ -11,7 +11,6 @@ use crate::readiness;
 /// A fake model, and the agent that uses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Model {
-    /// Answers at once.
     Instant,
     /// Answers after 200 ms.
     Slow,
@@ -34,7 +33,6 @@ impl Model {
         }
     }
 
-    /// How long it thinks.
     pub const fn latency(self) -> Duration {
         match self {
             Self::Instant | Self::Tool => Duration::ZERO,
@@ -44,12 +42,10 @@ impl Model {
     }
 }
 
-/// The running ones.
 #[derive(Debug)]
 pub struct Models(Vec<(Model, String, Process)>);
 
 impl Models {
-    /// Starts them all.
     pub async fn start() -> anyhow::Result<Self> {
         let program = std::env::current_exe()?.with_file_name("fake_model");
         let mut running = Vec::new();

@@ -1,4 +1,4 @@
-//! What was measured, as one table for people or one document for programs.
+//! Report of the measurements: a table for people or a JSON document.
 
 use std::{
     fmt::{self, Write as _},
@@ -14,7 +14,6 @@ pub struct Report {
     lines: Vec<Line>,
 }
 
-/// One figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Line {
     section: &'static str,
@@ -26,19 +25,14 @@ pub struct Line {
     note: Option<String>,
 }
 
-/// What a figure counts.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub enum Unit {
-    /// Microseconds.
     #[serde(rename = "µs")]
     Micros,
-    /// Milliseconds.
     #[serde(rename = "ms")]
     Millis,
-    /// Seconds.
     #[serde(rename = "s")]
     Seconds,
-    /// Turns in a second.
     #[serde(rename = "/s")]
     PerSecond,
     /// 1024 bytes.
@@ -47,13 +41,10 @@ pub enum Unit {
     /// 1024² bytes.
     #[serde(rename = "MB")]
     Megabytes,
-    /// Hundredths of one core.
     #[serde(rename = "%")]
     Percent,
-    /// Things.
     #[serde(rename = "")]
     Count,
-    /// Things, on average.
     #[serde(rename = "per turn")]
     PerTurn,
 }
@@ -62,9 +53,7 @@ pub enum Unit {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// So much or less.
     AtMost(f64),
-    /// So much or more.
     AtLeast(f64),
 }
 
@@ -74,17 +63,14 @@ impl Line {
         Self { section: "", what: what.into(), value, unit, bound: None, note: None }
     }
 
-    /// A time in milliseconds.
     pub fn millis(what: impl Into<String>, time: Duration) -> Self {
         Self::new(what, time.as_secs_f64() * 1000.0, Unit::Millis)
     }
 
-    /// A time in microseconds.
     pub fn micros(what: impl Into<String>, time: Duration) -> Self {
         Self::new(what, time.as_secs_f64() * 1_000_000.0, Unit::Micros)
     }
 
-    /// A number of things.
     pub fn count(what: impl Into<String>, count: usize) -> Self {
         Self::new(what, float(count), Unit::Count)
     }
@@ -132,16 +118,11 @@ impl Report {
         self.conditions.push((what.to_owned(), value.into()));
     }
 
-    /// Adds a section's figures.
     pub fn add(&mut self, section: &'static str, lines: impl IntoIterator<Item = Line>) {
         self.lines.extend(lines.into_iter().map(|line| Line { section, ..line }));
     }
 
     /// The report as JSON.
-    ///
-    /// # Errors
-    ///
-    /// If a figure is not a number.
     pub fn json(&self) -> serde_json::Result<String> {
         serde_json::to_string_pretty(self)
     }

@@ -45,7 +45,6 @@ impl Spent {
         self.0.iter().map(|spent| spent.1).sum()
     }
 
-    /// Each, by its name.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         self.0.iter().copied()
     }

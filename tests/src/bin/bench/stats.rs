@@ -7,7 +7,6 @@ use std::time::Duration;
 pub struct Samples(Vec<Duration>);
 
 impl Samples {
-    /// How many there are.
     pub fn count(&self) -> usize {
         self.0.len()
     }

@@ -1,4 +1,4 @@
-//! What processes use, as `/proc` tells.
+//! CPU time and memory of processes, read from `/proc`.
 //!
 //! Times have the kernel's resolution of 10 ms, so only what runs for seconds is measured so.
 
@@ -30,10 +30,9 @@ pub fn family_cpu(pid: u32) -> anyhow::Result<Duration> {
 /// A process' resident memory, in units of 1024² bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Resident {
-    /// All of it, with what is mapped from files: most of that is its program, which the processes of
-    /// one machine share.
+    /// All of it, with what is mapped from files: most of that is its program, which the processes
+    /// of one machine share.
     pub all: f64,
-    /// What it has written.
     pub own: f64,
 }
 

@@ -1,5 +1,5 @@
-//! How long a claim takes while 10,000 sessions of 100 tenants wait: the protocol alone, in a
-//! database of its own, with claimers that complete what they claim.
+//! Duration of a claim while 10,000 sessions of 100 tenants wait: the protocol alone, in a database
+//! of its own, with claimers that complete what they claim.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a command costs besides what it does: its walls, and its files.
+//! Overhead of a command: the sandbox, and the files of its scratch folder.
 
 use std::{process::Stdio, time::Duration};
 

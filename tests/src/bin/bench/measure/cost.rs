@@ -1,4 +1,4 @@
-//! What one turn costs: CPU time of each process, and commits.
+//! Cost of one turn: CPU time of each process, and commits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is lost of messages that were accepted, when the processes that hold them are killed.
+//! Accepted messages that are lost when the processes that handle them are killed.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How long a quiet tenant's message waits until a runner begins with it, while a noisy tenant
-//! has 1,000 sessions in the queue.
+//! Waiting time of a quiet tenant's message until a runner begins with it, while a noisy tenant has
+//! 1,000 sessions in the queue.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a mesh does that nobody speaks to.
+//! Load of an idle mesh.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! How late jobs are: 10,000 that are due in one instant, and some that are spread. One scheduler,
-//! in a database of its own, whose messages nobody answers.
+//! Delay of jobs: 10,000 that are due in one instant, and some that are spread. One scheduler in a
+//! database of its own; no runner processes the messages.
 
 use std::time::Duration;
 

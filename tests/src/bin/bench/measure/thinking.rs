@@ -1,5 +1,4 @@
-//! What is done before a model is asked: its instructions are written, the policy says which tools
-//! it may use, and the request is put together.
+//! Preparation of a model request: the instructions, the tools that the policy allows, the request.
 //!
 //! The instructions are those of an agent with 10 skills, 8 files of 20,000 characters each, and
 //! its usual tools; the conversation has 100 messages.

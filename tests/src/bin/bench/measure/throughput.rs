@@ -1,4 +1,4 @@
-//! How many turns end in a second, with many sessions in parallel and all history kept.
+//! Turns per second, with many sessions in parallel and all history kept.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How long a turn takes that waits for no model: one after the other, from one caller.
+//! Duration of a turn with a model that answers at once: sequential turns of one caller.
 
 use crate::{
     Pace,

@@ -1,4 +1,4 @@
-//! How soon an assistant that nobody spoke to for a while says its first word.
+//! Time to the first token of an assistant that was idle for a while.
 
 use std::time::Duration;
 
